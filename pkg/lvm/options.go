@@ -1,0 +1,80 @@
+package lvm
+
+import "time"
+
+// VolumeGroupSelector names one volume group that the client may work on.
+type VolumeGroupSelector struct {
+	Name string
+	// UUID pins the volume group, as vgs -o vg_uuid prints it. Empty: the
+	// client learns the UUID when it first sees exactly one group of that name
+	// and keeps to it for as long as the process lives.
+	UUID string
+}
+
+// Udev says who makes device nodes.
+type Udev string
+
+const (
+	// UdevAuto: udevd makes them if it runs (its control socket answers), else LVM itself.
+	UdevAuto Udev = ""
+	// UdevOn: LVM waits for udevd.
+	UdevOn Udev = "on"
+	// UdevOff: LVM makes the nodes itself and does not wait for udevd.
+	UdevOff Udev = "off"
+)
+
+// Options configure a [Client]. Only RunDir is required.
+type Options struct {
+	// VolumeGroups are all that the client sees; other volume groups, and disks
+	// that belong to none of these, are not scanned.
+	VolumeGroups []VolumeGroupSelector
+	// RunDir is a folder for the private LVM configuration; made if missing,
+	// on a file system that may be lost at reboot. One client per folder.
+	RunDir string
+	// LVMPath is the lvm executable; "lvm" (searched in PATH) if empty.
+	LVMPath string
+	// LockDir is LVM's lock folder, shared with everybody who runs LVM on this
+	// machine; "/run/lock/lvm" if empty.
+	LockDir string
+	// DevDir is where device nodes are; "/dev" if empty.
+	DevDir string
+	// SysDir is where sysfs is mounted; "/sys" if empty.
+	SysDir string
+	// BackupDir receives a copy of each volume group's metadata after changes
+	// (vgcfgrestore(8) reads it); no backups if empty.
+	BackupDir string
+	// Udev says who makes device nodes.
+	Udev Udev
+	// UdevControl is the socket by which a running udevd is known;
+	// "/run/udev/control" if empty.
+	UdevControl string
+	// PlainExec starts one process for each command instead of one shell for all.
+	PlainExec bool
+	// SessionCommands is the number of commands after which the lvm shell is
+	// replaced by a new one; 2000 if 0.
+	SessionCommands int
+	// MaxOutputBytes bounds the answer to one command; 64 MiB if 0.
+	MaxOutputBytes int64
+	// RefreshDelay is the time between a change and the report that confirms
+	// it; changes meanwhile share the report. 750 ms if 0.
+	RefreshDelay time.Duration
+	// RefreshInterval is the time between reports when nothing happens; 1 min if 0.
+	RefreshInterval time.Duration
+	// DeviceTimeout bounds the wait for a device node after activation; 5 s if 0.
+	DeviceTimeout time.Duration
+	// Observe, if set, is called after each LVM command that was started, from
+	// the goroutine that ran it. It must not block.
+	Observe func(CommandStats)
+}
+
+// CommandStats is what one LVM command cost.
+type CommandStats struct {
+	// Command is the LVM command, for example "lvcreate".
+	Command string
+	// Wait is the time spent waiting for a turn, Run the time the command took.
+	Wait, Run time.Duration
+	// ExitCode is LVM's status, -1 if it is not known (the shell died).
+	ExitCode int
+	// Process tells that an operating system process was started for it.
+	Process bool
+}
