@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // errBusy: another call for the same volume has not ended (CSI: ABORTED).
@@ -23,25 +24,55 @@ var errStopping = errors.New("the driver is stopping")
 // state anew and answers from it.
 type operations struct {
 	mu       sync.Mutex
-	busy     map[string]string // key -> what runs
-	stopping bool
+	busy     map[string]*operation // by key
+	stopping chan struct{}         // closed by stop
 	running  sync.WaitGroup
 }
 
-func newOperations() *operations { return &operations{busy: map[string]string{}} }
+// operation is one running effect.
+type operation struct {
+	what string
+	// progress is a text such as "37 % done", nil if there is none.
+	progress atomic.Pointer[string]
+}
+
+func (o *operation) String() string {
+	if progress := o.progress.Load(); progress != nil {
+		return o.what + ", " + *progress
+	}
+	return o.what
+}
+
+// operationKey is the context key under which an effect finds its operation.
+type operationKey struct{}
+
+// reportProgress says how far the operation is that ctx belongs to; the text
+// appears in the errors that others get meanwhile. Without an operation in ctx
+// it does nothing.
+func reportProgress(ctx context.Context, text string) {
+	if op, ok := ctx.Value(operationKey{}).(*operation); ok {
+		op.progress.Store(&text)
+	}
+}
+
+func newOperations() *operations {
+	return &operations{busy: map[string]*operation{}, stopping: make(chan struct{})}
+}
 
 // run calls effect under key and returns its error, or ctx's error as soon as
 // ctx ends. waitCtx, the first argument of effect, ends with the caller: use it
 // for what may be given up without a trace (waiting for a turn). runCtx does
 // not: use it for what has begun.
 func (o *operations) run(ctx context.Context, key, what string, effect func(waitCtx, runCtx context.Context) error) error {
-	if err := o.acquire(key, what); err != nil {
+	op, err := o.acquire(key, what)
+	if err != nil {
 		return err
 	}
 	done := make(chan error, 1)
 	go func() {
 		defer o.release(key)
-		done <- effect(ctx, context.WithoutCancel(ctx))
+		waitCtx := context.WithValue(ctx, operationKey{}, op)
+		done <- guard(waitCtx, func() error { return effect(waitCtx, context.WithoutCancel(waitCtx)) })
 	}()
 	select {
 	case err := <-done:
@@ -52,23 +83,47 @@ func (o *operations) run(ctx context.Context, key, what string, effect func(wait
 		case err := <-done:
 			return err
 		default:
-			return fmt.Errorf("%s of %s goes on in the background: %w", what, key, ctx.Err())
+			return fmt.Errorf("%v of %s goes on in the background: %w", op, key, ctx.Err())
 		}
 	}
 }
 
-func (o *operations) acquire(key, what string) error {
+// untilStop returns a copy of ctx that also ends when the driver stops: for
+// work that takes long and is resumed after a restart.
+func (o *operations) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-o.stopping:
+			cancel(errStopping)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+func (o *operations) isStopping() bool {
+	select {
+	case <-o.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+func (o *operations) acquire(key, what string) (*operation, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.stopping {
-		return errStopping
+	if o.isStopping() {
+		return nil, errStopping
 	}
 	if other, taken := o.busy[key]; taken {
-		return fmt.Errorf("%w: %s of %s", errBusy, other, key)
+		return nil, fmt.Errorf("%w: %v of %s", errBusy, other, key)
 	}
-	o.busy[key] = what
+	op := &operation{what: what}
+	o.busy[key] = op
 	o.running.Add(1)
-	return nil
+	return op, nil
 }
 
 func (o *operations) release(key string) {
@@ -78,11 +133,18 @@ func (o *operations) release(key string) {
 	o.running.Done()
 }
 
+// refuse makes every later operation fail with errStopping. It may be called again.
+func (o *operations) refuse() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.isStopping() {
+		close(o.stopping)
+	}
+}
+
 // stop refuses new operations and waits until the running ones have ended or ctx ends.
 func (o *operations) stop(ctx context.Context) error {
-	o.mu.Lock()
-	o.stopping = true
-	o.mu.Unlock()
+	o.refuse()
 	ended := make(chan struct{})
 	go func() {
 		o.running.Wait()

@@ -30,10 +30,24 @@ type volume struct {
 	// Pool is the pool's name in the pools file at creation.
 	Pool   string
 	Layout string
-	State  volumeState
+	// ClassHash is a fingerprint of what CreateVolume was asked for besides
+	// name and size, so that a repeated call can tell "the same" from "another".
+	ClassHash string
+	// Wipe is the wipe policy that was in force at creation; deletion uses the
+	// stricter one of this and the pool's policy then.
+	Wipe  string
+	State volumeState
 	// FSType is the file system that was made on it; empty for block volumes
 	// and for volumes that were not staged yet.
 	FSType string
 	// EphemeralPodUID is set for inline volumes: the pod that it lives with.
 	EphemeralPodUID string
+}
+
+// ID is the CSI volume ID; for an inline volume it is the handle.
+func (v volume) ID() string {
+	if v.EphemeralPodUID != "" {
+		return v.CSIName
+	}
+	return volumeID(v.Ref())
 }
