@@ -1,0 +1,122 @@
+package driver
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// mountInfoReads bounds the attempts to read the mount table twice alike. Before
+// Linux 5.8 a table that changes while it is read can come out with lines
+// missing, and a missing line would make a mounted volume look unmounted.
+const mountInfoReads = 5
+
+// readMountTable reads the mount table of this process. sysDir is where sysfs is.
+func readMountTable(sysDir string) ([]Mount, error) {
+	var text []byte
+	for range mountInfoReads {
+		again, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			return nil, fmt.Errorf("read the mount table: %w", err)
+		}
+		if bytes.Equal(text, again) {
+			break
+		}
+		text = again
+	}
+	return parseMountTable(text, sysDir)
+}
+
+// parseMountTable understands proc_pid_mountinfo(5), and asks the file system
+// for the device behind those mounts whose line does not have it.
+func parseMountTable(text []byte, sysDir string) ([]Mount, error) {
+	lines, err := mountinfo.GetMountsFromReader(bytes.NewReader(text), nil)
+	if err != nil {
+		return nil, fmt.Errorf("parse the mount table: %w", err)
+	}
+	mounts := make([]Mount, 0, len(lines))
+	for _, line := range lines {
+		m := Mount{
+			Path:         line.Mountpoint,
+			Root:         line.Root,
+			FSType:       line.FSType,
+			Source:       line.Source,
+			Options:      strings.Split(line.Options, ","),
+			SuperOptions: strings.Split(line.VFSOptions, ","),
+			Device:       noDevice(),
+		}
+		switch m.FSType {
+		case "devtmpfs", "tmpfs":
+			// A device node that was bound somewhere: its line shows the file
+			// system that the node is in. Looking at it cannot block.
+			if number, ok := blockDeviceAt(m.Path, os.Lstat); ok {
+				m.Device, m.Block = number, true
+			}
+		case "btrfs":
+			// btrfs gives each subvolume a number of its own that no device has.
+			if number, ok := deviceOfSource(m.Source, sysDir); ok {
+				m.Device = number
+			}
+		default:
+			if line.Major != 0 {
+				m.Device = DeviceNumber{Major: line.Major, Minor: line.Minor}
+			}
+		}
+		mounts = append(mounts, m)
+	}
+	return mounts, nil
+}
+
+// deviceOfSource finds the device that a mount's source names, by its node or,
+// if that was removed, by the name that device mapper has for it.
+func deviceOfSource(source, sysDir string) (DeviceNumber, bool) {
+	if number, ok := blockDeviceAt(source, os.Stat); ok {
+		return number, true
+	}
+	name := filepath.Base(source)
+	if number, ok := deviceInSysfs(filepath.Join(sysDir, "class/block", name)); ok {
+		return number, true
+	}
+	names, err := filepath.Glob(filepath.Join(sysDir, "class/block/dm-*/dm/name"))
+	if err != nil {
+		return DeviceNumber{}, false
+	}
+	for _, file := range names {
+		if text, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(text)) == name {
+			return deviceInSysfs(filepath.Dir(filepath.Dir(file)))
+		}
+	}
+	return DeviceNumber{}, false
+}
+
+func deviceInSysfs(dir string) (DeviceNumber, bool) {
+	text, err := os.ReadFile(filepath.Join(dir, "dev"))
+	if err != nil {
+		return DeviceNumber{}, false
+	}
+	major, minor, _ := strings.Cut(strings.TrimSpace(string(text)), ":")
+	a, errA := strconv.Atoi(major)
+	b, errB := strconv.Atoi(minor)
+	return DeviceNumber{Major: a, Minor: b}, errA == nil && errB == nil
+}
+
+// blockDeviceAt returns the number of the block device at path. stat is os.Stat
+// or os.Lstat.
+func blockDeviceAt(path string, stat func(string) (os.FileInfo, error)) (DeviceNumber, bool) {
+	info, err := stat(path)
+	if err != nil || info.Mode()&os.ModeDevice == 0 || info.Mode()&os.ModeCharDevice != 0 {
+		return DeviceNumber{}, false
+	}
+	raw, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return DeviceNumber{}, false
+	}
+	return DeviceNumber{Major: int(unix.Major(raw.Rdev)), Minor: int(unix.Minor(raw.Rdev))}, true
+}
