@@ -1,0 +1,139 @@
+package vm
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+const (
+	tailLines    = 25
+	maxLineBytes = 4096
+)
+
+// console keeps the last lines that the kernel printed, and those that tell why it died.
+// Its methods may be called from any goroutine.
+type console struct {
+	mu      sync.Mutex
+	copyTo  io.Writer // nil when nobody wants it
+	partial []byte
+	lines   []string
+	panic   string // first line of a panic
+	oom     string // first line of the out-of-memory killer
+}
+
+func newConsole(copyTo io.Writer) *console { return &console{copyTo: copyTo} }
+
+func (c *console) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.copyTo != nil {
+		// A failing reader of the console must not stop the kernel.
+		_, _ = c.copyTo.Write(p)
+	}
+	c.partial = append(c.partial, p...)
+	for {
+		end := bytes.IndexByte(c.partial, '\n')
+		if end < 0 && len(c.partial) < maxLineBytes {
+			return len(p), nil
+		}
+		if end < 0 {
+			end = len(c.partial) - 1
+		}
+		c.take(strings.TrimRight(string(c.partial[:end]), "\r"))
+		c.partial = c.partial[end+1:]
+	}
+}
+
+func (c *console) take(line string) {
+	if isNoise(line) {
+		return
+	}
+	if c.panic == "" && strings.Contains(line, "Kernel panic") {
+		c.panic = line
+	}
+	if c.oom == "" && strings.Contains(line, "Out of memory: Killed process") {
+		c.oom = line
+	}
+	c.lines = append(c.lines, line)
+	if len(c.lines) > tailLines {
+		c.lines = c.lines[1:]
+	}
+}
+
+// isNoise knows what every boot prints, good or bad.
+func isNoise(line string) bool {
+	return line == "" || strings.HasPrefix(line, "epollctl add err fd") ||
+		strings.HasPrefix(line, "Failed to initialize ubd device 0") ||
+		strings.HasPrefix(line, "mmapper_init")
+}
+
+func (c *console) tail() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lines := append([]string(nil), c.lines...)
+	if len(c.partial) > 0 {
+		lines = append(lines, string(c.partial))
+	}
+	return lines
+}
+
+func (c *console) outOfMemory() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.oom
+}
+
+// deathReason is for a kernel that ended without the command's status; ended is what
+// waiting for its process returned.
+func (c *console) deathReason(commandStarted bool, ended error) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	when := "before the command was started"
+	if commandStarted {
+		when = "while the command ran"
+	}
+	switch {
+	case c.oom != "" && c.panic != "":
+		return fmt.Sprintf("ran out of memory and panicked %s (%s)", when, c.panic)
+	case c.panic != "":
+		return fmt.Sprintf("panicked %s (%s)", when, c.panic)
+	case ended != nil:
+		return fmt.Sprintf("died %s (%v)", when, ended)
+	default:
+		return "stopped " + when + " without telling the command's exit status"
+	}
+}
+
+// glitchWatch looks for the Go runtime's message about the fault that GlitchError tells
+// of. Only one goroutine writes to it.
+type glitchWatch struct {
+	recent []byte
+	line   string
+}
+
+var glitchLine = regexp.MustCompile(`epollwait on fd \d+ failed with 38`)
+
+func (g *glitchWatch) Write(p []byte) (int, error) {
+	if g.line != "" {
+		return len(p), nil
+	}
+	g.recent = append(g.recent, p...)
+	g.line = string(glitchLine.Find(g.recent))
+	// The message may come in pieces; it is far shorter than what is kept.
+	if keep := 256; len(g.recent) > keep {
+		g.recent = append(g.recent[:0], g.recent[len(g.recent)-keep:]...)
+	}
+	return len(p), nil
+}
+
+// seen returns the message, which is on the console when init itself was hit.
+func (g *glitchWatch) seen(c *console) string {
+	if g.line != "" {
+		return g.line
+	}
+	return glitchLine.FindString(strings.Join(c.tail(), "\n"))
+}

@@ -1,0 +1,253 @@
+package vm
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+)
+
+// Descriptors that the kernel process inherits, in the order of exec.Cmd.ExtraFiles.
+const (
+	firstSerialFD = 3
+	firstDiskFD   = firstSerialFD + serialLines
+)
+
+// bootWith returns the attempt that boots the given kernel.
+func bootWith(kernel string) attempt {
+	return func(ctx context.Context, o Options) (int, error) {
+		if err := context.Cause(ctx); err != nil {
+			return 0, err
+		}
+		dir, err := runFolder()
+		if err != nil {
+			return 0, err
+		}
+		defer os.RemoveAll(dir)
+		disks, err := openDisks(o.Disks, dir)
+		if err != nil {
+			return 0, err
+		}
+		defer closeAll(disks)
+		if err := newSpec(o).write(dir); err != nil {
+			return 0, err
+		}
+		return boot(ctx, o, exec.Command(kernel, kernelArgs(dir, o.MemoryMiB, len(disks))...), disks, dir)
+	}
+}
+
+// runFolder makes the folder that the kernel finds its init and its orders in.
+func runFolder() (string, error) {
+	dir, err := os.MkdirTemp("", "vm-")
+	if err != nil {
+		return "", err
+	}
+	self, err := os.Executable()
+	if err == nil && !plainPath.MatchString(dir) {
+		err = &OptionError{Problem: fmt.Sprintf(
+			"temporary folder %q: the kernel's command line takes letters, digits and ._+-/ only: set TMPDIR", dir)}
+	}
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(dir, "init"))
+	}
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return "", err
+	}
+	return dir, nil
+}
+
+var plainPath = regexp.MustCompile(`^[A-Za-z0-9/._+-]+$`)
+
+// kernelArgs is the kernel's command line. Everything of the caller's own choice goes
+// another way, so nothing here has to be quoted.
+func kernelArgs(dir string, memoryMiB, disks int) []string {
+	args := []string{
+		fmt.Sprintf("mem=%dM", memoryMiB),
+		"uml_dir=" + dir + "/", "umid=kernel",
+		"rootfstype=hostfs", "rootflags=/", "ro",
+		"init=" + dir + "/init", envInit + "=" + dir,
+		"con=null", "con0=null,fd:1",
+		"loglevel=5", "selinux=0", "pty.legacy_count=0",
+	}
+	for i := range serialLines {
+		args = append(args, fmt.Sprintf("ssl%d=null,fd:%d", i, firstSerialFD+i))
+	}
+	for i := range disks {
+		// The path of a descriptor works for a file without a name, and needs no quoting.
+		args = append(args, fmt.Sprintf("ubd%c=/proc/self/fd/%d", 'b'+i, firstDiskFD+i))
+	}
+	return args
+}
+
+func newSpec(o Options) *spec {
+	s := &spec{
+		Args: bytesOf(o.Command), Dir: []byte(o.Dir), Udev: o.Udev,
+		Modules: slices.Concat(BaseModules(), o.Modules), Seed: make([]byte, 64),
+	}
+	_, _ = rand.Read(s.Seed) // never fails
+	for _, share := range o.Shares {
+		s.Shares = append(s.Shares, specShare{Host: []byte(share.Host), Guest: []byte(share.Guest)})
+	}
+	disks := make([]string, len(o.Disks))
+	for i := range disks {
+		disks[i] = fmt.Sprintf("/dev/ubd%c", 'b'+i)
+	}
+	s.Env = bytesOf(commandEnv(os.Environ(), o.Env, UML, disks, o.Udev))
+	return s
+}
+
+// openDisks opens every disk for reading and writing. Disks without a file have no name
+// either, so that they vanish however this process ends.
+func openDisks(disks []Disk, dir string) ([]*os.File, error) {
+	var files []*os.File
+	for i, d := range disks {
+		f, err := openDisk(d, filepath.Join(dir, fmt.Sprintf("disk%d", i+1)))
+		if err != nil {
+			closeAll(files)
+			return nil, fmt.Errorf("disk %d: %w", i+1, err)
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+func openDisk(d Disk, temporary string) (*os.File, error) {
+	path := d.File
+	if path == "" {
+		path = temporary
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if d.File == "" {
+		err = os.Remove(path)
+	}
+	if err == nil && d.SizeBytes > 0 {
+		err = f.Truncate(d.SizeBytes)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// boot runs the kernel to its end and tells what became of the command.
+func boot(ctx context.Context, o Options, cmd *exec.Cmd, disks []*os.File, dir string) (int, error) {
+	console, glitch := newConsole(o.Console), &glitchWatch{}
+	var lines report
+	sinks := []io.Writer{serialStdout: o.Stdout, serialStderr: io.MultiWriter(o.Stderr, glitch), serialControl: nil}
+	var readers sync.WaitGroup
+	var writers []*os.File
+	for i := range serialLines {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(writers)
+			return 0, err
+		}
+		writers = append(writers, w)
+		readers.Go(func() {
+			defer r.Close()
+			if i == serialControl {
+				lines.readAll(r, console)
+				return
+			}
+			_, _ = io.Copy(sinks[i], r)
+			_, _ = io.Copy(io.Discard, r) // a full pipe would stop the kernel
+		})
+	}
+	cmd.Stdout, cmd.Stderr = console, console
+	cmd.ExtraFiles = slices.Concat(writers, disks)
+	cmd.Dir = "/"
+	cmd.Env = kernelEnv(os.Environ(), dir, o.MemoryMiB)
+	err := runKernel(ctx, cmd, func() { closeAll(writers) })
+	readers.Wait()
+	return verdict(ctx, o, &lines, console, glitch, err)
+}
+
+// runKernel starts cmd and waits for it. started is called once the kernel holds its
+// descriptors, or will never do so.
+func runKernel(ctx context.Context, cmd *exec.Cmd, started func()) error {
+	// The group is killed as one: a kernel has a process for each process inside. The
+	// signal at the parent's death comes when the starting thread ends, so that thread
+	// is kept until the kernel is gone.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	ended, running := make(chan error, 1), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started()
+		if err != nil {
+			ended <- err
+			return
+		}
+		close(running)
+		ended <- cmd.Wait()
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-running:
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		return <-ended
+	}
+}
+
+// verdict puts together what the kernel's init said, how the kernel ended and why it may
+// have been killed.
+func verdict(ctx context.Context, o Options, r *report, c *console, glitch *glitchWatch, ended error) (int, error) {
+	if line := glitch.seen(c); line != "" && (!r.exited || r.status != 0) && ctx.Err() == nil {
+		return 0, &GlitchError{Line: line}
+	}
+	if line := c.outOfMemory(); line != "" {
+		logf(o.Log, "out of memory: the throwaway kernel has %d MiB; give it more (%s)", o.MemoryMiB, line)
+	}
+	switch {
+	case r.exited:
+		return r.status, nil
+	case r.setup != "":
+		return 0, &SetupError{Problem: r.setup, Console: c.tail()}
+	case ctx.Err() != nil:
+		return 0, context.Cause(ctx)
+	}
+	var exit *exec.ExitError
+	if ended != nil && !errors.As(ended, &exit) {
+		return 0, fmt.Errorf("start the throwaway kernel: %w", ended)
+	}
+	return 0, &DiedError{Reason: c.deathReason(r.started, ended), Console: c.tail()}
+}
+
+func (r *report) readAll(from io.Reader, c *console) {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if err := r.read(string(bytes.TrimRight(lines.Bytes(), "\r"))); err != nil {
+			fmt.Fprintf(c, "init's report: %v\n", err)
+		}
+	}
+	_, _ = io.Copy(io.Discard, from)
+}
