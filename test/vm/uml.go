@@ -79,7 +79,7 @@ func kernelArgs(dir string, memoryMiB, disks int) []string {
 		"rootfstype=hostfs", "rootflags=/", "ro",
 		"init=" + dir + "/init", envInit + "=" + dir,
 		"con=null", "con0=null,fd:1",
-		"loglevel=5", "selinux=0", "pty.legacy_count=0",
+		"loglevel=5", "selinux=0", "cryptomgr.notests", "initcall_blacklist=raid6_select_algo", "pty.legacy_count=0",
 	}
 	for i := range serialLines {
 		args = append(args, fmt.Sprintf("ssl%d=null,fd:%d", i, firstSerialFD+i))
