@@ -3,50 +3,37 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/csi-local/csi-local/test/nodeproc"
 )
 
-// kind is what a volume is asked to be.
-type kind struct {
-	pool  string
-	block bool
+// Names of the node's metrics that this benchmark reads.
+const (
+	metricCommands = "csi_local_lvm_command_duration_seconds"
+	metricWipe     = "csi_local_wipe_duration_seconds"
+)
+
+func spec(pool, fsType, name string, sizeBytes int64) nodeproc.Spec {
+	return nodeproc.Spec{Name: name, SizeBytes: sizeBytes, FSType: fsType, Parameters: map[string]string{"pool": pool}}
 }
 
-func (k kind) capability() *csi.VolumeCapability {
-	c := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER}}
-	if k.block {
-		c.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
-	} else {
-		c.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}}
-	}
-	return c
-}
-
-func (b *testbed) create(ctx context.Context, k kind, name string, sizeBytes int64) (*csi.Volume, time.Duration, error) {
+func (b *testbed) timedCreate(ctx context.Context, spec nodeproc.Spec) (nodeproc.Volume, time.Duration, error) {
 	began := time.Now()
-	response, err := b.controller.CreateVolume(ctx, &csi.CreateVolumeRequest{
-		Name:               name,
-		CapacityRange:      &csi.CapacityRange{RequiredBytes: sizeBytes},
-		VolumeCapabilities: []*csi.VolumeCapability{k.capability()},
-		Parameters:         map[string]string{"pool": k.pool},
-	})
-	return response.GetVolume(), time.Since(began), err
+	v, err := b.Create(ctx, spec)
+	return v, time.Since(began), err
 }
 
-// remove deletes a volume and says how long the call took, of which how much
-// was the wipe.
-func (b *testbed) remove(ctx context.Context, id string) (total, wipe time.Duration, err error) {
+// timedDelete deletes a volume and says how long the call took, of which how
+// much was the wipe.
+func (b *testbed) timedDelete(ctx context.Context, v nodeproc.Volume) (total, wipe time.Duration, err error) {
 	before, err := b.wipeTime(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
 	began := time.Now()
-	_, err = b.controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id})
+	err = b.Delete(ctx, v.ID)
 	total = time.Since(began)
 	if err != nil {
 		return 0, 0, err
@@ -57,24 +44,16 @@ func (b *testbed) remove(ctx context.Context, id string) (total, wipe time.Durat
 
 // use stages and unstages a volume, after which it counts as handed out: its
 // deletion has to wipe it.
-func (b *testbed) use(ctx context.Context, k kind, v *csi.Volume) error {
-	staging := filepath.Join(b.kubelet, "plugins", "kubernetes.io", "csi", "bench", "globalmount")
-	if err := os.MkdirAll(staging, 0o750); err != nil {
+func (b *testbed) use(ctx context.Context, v nodeproc.Volume) error {
+	if err := b.Stage(ctx, v); err != nil {
 		return err
 	}
-	if _, err := b.nodeClient.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
-		VolumeId: v.GetVolumeId(), StagingTargetPath: staging,
-		VolumeCapability: k.capability(), VolumeContext: v.GetVolumeContext(),
-	}); err != nil {
-		return err
-	}
-	_, err := b.nodeClient.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: staging})
-	return err
+	return b.Unstage(ctx, v)
 }
 
 // wipeTime is the time that the node has spent on wiping so far.
 func (b *testbed) wipeTime(ctx context.Context) (time.Duration, error) {
-	families, err := b.metrics(ctx)
+	families, err := b.Metrics(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -88,7 +67,7 @@ func (b *testbed) wipeTime(ctx context.Context) (time.Duration, error) {
 // lvmCommands counts the LVM commands that changed something (mutating) and the
 // reports that confirm them.
 func (b *testbed) lvmCommands(ctx context.Context) (mutating, reports float64, err error) {
-	families, err := b.metrics(ctx)
+	families, err := b.Metrics(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -97,8 +76,14 @@ func (b *testbed) lvmCommands(ctx context.Context) (mutating, reports float64, e
 		return 0, 0, fmt.Errorf("the node exports no %s", metricCommands)
 	}
 	for _, metric := range family.GetMetric() {
-		count := metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
-		switch command := label(metric, "command"); command {
+		command := ""
+		for _, pair := range metric.GetLabel() {
+			if pair.GetName() == "command" {
+				command = pair.GetValue()
+			}
+		}
+		count := float64(metric.GetHistogram().GetSampleCount())
+		switch command {
 		case "fullreport", "pvs", "vgs", "lvs", "version":
 			reports += count
 		default:

@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	opts := options{disks: strings.Fields(os.Getenv("VM_DISKS"))}
 	flags := flag.NewFlagSet("bench-lvm", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer bed.tearDown()
+	defer func() { err = errors.Join(err, bed.tearDown(ctx)) }()
 
 	var results result.Set
 	for _, part := range []struct {

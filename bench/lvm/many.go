@@ -3,12 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/csi-local/csi-local/bench/result"
+	"github.com/csi-local/csi-local/test/nodeproc"
 )
 
 // callRounds: the kernel counts threads with the processes, and a Go process
@@ -17,18 +16,18 @@ const callRounds = 5
 
 // measureMany fills the node with volumes and looks at what reading costs then.
 func measureMany(ctx context.Context, bed *testbed, results *result.Set) error {
-	ids := make([]string, 0, bed.opts.volumes)
+	volumes := make([]nodeproc.Volume, 0, bed.opts.volumes)
 	for i := range bed.opts.volumes {
-		v, _, err := bed.create(ctx, kind{pool: "thick", block: true}, fmt.Sprintf("many-%d", i), 4*mib)
+		v, err := bed.Create(ctx, spec("thick", "", fmt.Sprintf("many-%d", i), 4*mib))
 		if err != nil {
 			return err
 		}
-		ids = append(ids, v.GetVolumeId())
+		volumes = append(volumes, v)
 		if (i+1)%100 == 0 {
 			fmt.Fprintf(bed.log, "bench-lvm: %d of %d volumes\n", i+1, bed.opts.volumes)
 		}
 	}
-	target, cleanUp, err := bed.publish(ctx)
+	published, target, err := bed.publish(ctx)
 	if err != nil {
 		return err
 	}
@@ -38,12 +37,12 @@ func measureMany(ctx context.Context, bed *testbed, results *result.Set) error {
 		do     func() error
 	}{
 		{"processes_per_stats", 100, func() error {
-			_, err := bed.nodeClient.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: target.id, VolumePath: target.path})
+			_, err := bed.Node.Node.NodeGetVolumeStats(ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: published.ID, VolumePath: target})
 			return err
 		}},
-		{"processes_per_list_1000", 10, func() error { return bed.listAll(ctx, len(ids)) }},
+		{"processes_per_list_1000", 10, func() error { return bed.listAll(ctx, len(volumes)) }},
 		{"processes_per_getcapacity", 100, func() error {
-			_, err := bed.controller.GetCapacity(ctx, &csi.GetCapacityRequest{Parameters: map[string]string{"pool": "thick"}})
+			_, err := bed.Controller.GetCapacity(ctx, &csi.GetCapacityRequest{Parameters: map[string]string{"pool": "thick"}})
 			return err
 		}},
 	} {
@@ -53,15 +52,12 @@ func measureMany(ctx context.Context, bed *testbed, results *result.Set) error {
 		}
 		results.AtMost(call.metric, float64(started)/float64(call.times), "count", 0)
 	}
-	peak, err := peakRSS(bed.node.Process.Pid)
+	peak, err := peakRSS(bed.PID())
 	if err != nil {
 		return err
 	}
 	results.Report("node_peak_rss_mib_1000_volumes", float64(peak)/float64(mib), "MiB")
-	if err := cleanUp(); err != nil {
-		return err
-	}
-	return bed.removeAll(ctx, ids)
+	return bed.unpublish(ctx, published)
 }
 
 func lowestProcessCount(times int, do func() error) (int, error) {
@@ -89,58 +85,37 @@ func lowestProcessCount(times int, do func() error) (int, error) {
 
 // listAll lists every volume and holds the count to what was made.
 func (b *testbed) listAll(ctx context.Context, want int) error {
-	found, token := 0, ""
-	for {
-		page, err := b.controller.ListVolumes(ctx, &csi.ListVolumesRequest{StartingToken: token})
-		if err != nil {
-			return err
-		}
-		found += len(page.GetEntries())
-		if token = page.GetNextToken(); token == "" {
-			break
-		}
+	volumes, err := b.List(ctx)
+	if err != nil {
+		return err
 	}
-	if found < want {
-		return fmt.Errorf("the list has %d volumes, want at least %d", found, want)
+	if len(volumes) < want {
+		return fmt.Errorf("the list has %d volumes, want at least %d", len(volumes), want)
 	}
 	return nil
 }
 
-type published struct{ id, path string }
+const statsPod = "bench"
 
 // publish brings one filesystem volume to a pod's folder, for stats.
-func (b *testbed) publish(ctx context.Context) (target published, cleanUp func() error, err error) {
-	k := kind{pool: "thick"}
-	v, _, err := b.create(ctx, k, "stats", 64*mib)
+func (b *testbed) publish(ctx context.Context) (v nodeproc.Volume, target string, err error) {
+	v, err = b.Create(ctx, spec("thick", "ext4", "stats", 64*mib))
 	if err != nil {
-		return target, nil, err
+		return v, "", err
 	}
-	staging := filepath.Join(b.kubelet, "plugins", "kubernetes.io", "csi", "stats", "globalmount")
-	target = published{id: v.GetVolumeId(), path: filepath.Join(b.kubelet, "pods", "bench", "volumes", "kubernetes.io~csi", "stats", "mount")}
-	for _, folder := range []string{staging, filepath.Dir(target.path)} {
-		if err := os.MkdirAll(folder, 0o750); err != nil {
-			return target, nil, err
-		}
+	if err := b.Stage(ctx, v); err != nil {
+		return v, "", err
 	}
-	if _, err := b.nodeClient.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
-		VolumeId: target.id, StagingTargetPath: staging, VolumeCapability: k.capability(), VolumeContext: v.GetVolumeContext(),
-	}); err != nil {
-		return target, nil, err
-	}
-	if _, err := b.nodeClient.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
-		VolumeId: target.id, StagingTargetPath: staging, TargetPath: target.path,
-		VolumeCapability: k.capability(), VolumeContext: v.GetVolumeContext(),
-	}); err != nil {
-		return target, nil, err
-	}
-	return target, func() error {
-		if _, err := b.nodeClient.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: target.id, TargetPath: target.path}); err != nil {
-			return err
-		}
-		if _, err := b.nodeClient.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: target.id, StagingTargetPath: staging}); err != nil {
-			return err
-		}
-		_, _, err := b.remove(ctx, target.id)
+	target, err = b.Publish(ctx, v, statsPod, false)
+	return v, target, err
+}
+
+func (b *testbed) unpublish(ctx context.Context, v nodeproc.Volume) error {
+	if err := b.Unpublish(ctx, v, statsPod); err != nil {
 		return err
-	}, nil
+	}
+	if err := b.Unstage(ctx, v); err != nil {
+		return err
+	}
+	return b.Delete(ctx, v.ID)
 }

@@ -7,16 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
-	dto "github.com/prometheus/client_model/go"
-
 	"github.com/csi-local/csi-local/bench/result"
-)
-
-// Names of the node's metrics that this benchmark reads.
-const (
-	metricCommands = "csi_local_lvm_command_duration_seconds"
-	metricWipe     = "csi_local_wipe_duration_seconds"
+	"github.com/csi-local/csi-local/test/nodeproc"
 )
 
 // goals are the highest ratios to the plain command that a thick or thin volume may cost.
@@ -45,7 +37,7 @@ func measurePool(ctx context.Context, bed *testbed, results *result.Set, pool st
 	group := create[len(create)-1]
 	var s samples
 	for round := range bed.opts.rounds {
-		if err := s.plainRound(ctx, bed, create, group+"/plain"); err != nil {
+		if err := s.plainRound(ctx, create, group+"/plain"); err != nil {
 			return err
 		}
 		if err := s.driverRound(ctx, bed, pool, round); err != nil {
@@ -68,29 +60,28 @@ func measurePool(ctx context.Context, bed *testbed, results *result.Set, pool st
 	return nil
 }
 
-func (s *samples) plainRound(ctx context.Context, bed *testbed, create []string, volume string) error {
-	took, err := bed.plain(ctx, create...)
+func (s *samples) plainRound(ctx context.Context, create []string, volume string) error {
+	took, err := plain(ctx, create...)
 	if err != nil {
 		return err
 	}
 	s.plainCreate = append(s.plainCreate, took)
-	took, err = bed.plain(ctx, "lvremove", "-y", volume)
+	took, err = plain(ctx, "lvremove", "-y", volume)
 	s.plainRemove = append(s.plainRemove, took)
 	return err
 }
 
 func (s *samples) driverRound(ctx context.Context, bed *testbed, pool string, round int) error {
-	block, filesystem := kind{pool: pool, block: true}, kind{pool: pool}
 	mutating, reports, err := bed.lvmCommands(ctx)
 	if err != nil {
 		return err
 	}
-	used, took, err := bed.create(ctx, block, fmt.Sprintf("%s-block-%d", pool, round), gib)
+	used, took, err := bed.timedCreate(ctx, spec(pool, "", fmt.Sprintf("%s-block-%d", pool, round), gib))
 	if err != nil {
 		return err
 	}
 	s.createBlock = append(s.createBlock, took)
-	unused, took, err := bed.create(ctx, filesystem, fmt.Sprintf("%s-fs-%d", pool, round), gib)
+	unused, took, err := bed.timedCreate(ctx, spec(pool, "ext4", fmt.Sprintf("%s-fs-%d", pool, round), gib))
 	if err != nil {
 		return err
 	}
@@ -102,16 +93,16 @@ func (s *samples) driverRound(ctx context.Context, bed *testbed, pool string, ro
 	s.mutatingPerCreate += mutatingAfter - mutating
 	s.reports += reportsAfter - reports
 
-	if err := bed.use(ctx, block, used); err != nil {
+	if err := bed.use(ctx, used); err != nil {
 		return err
 	}
-	total, wipe, err := bed.remove(ctx, used.GetVolumeId())
+	total, wipe, err := bed.timedDelete(ctx, used)
 	if err != nil {
 		return err
 	}
 	s.removeUsed = append(s.removeUsed, total-wipe)
 	s.wipe = append(s.wipe, wipe)
-	total, _, err = bed.remove(ctx, unused.GetVolumeId())
+	total, _, err = bed.timedDelete(ctx, unused)
 	s.removeUnused = append(s.removeUnused, total)
 	return err
 }
@@ -120,27 +111,26 @@ func (s *samples) driverRound(ctx context.Context, bed *testbed, pool string, ro
 // lvcreate one after the other, which is how LVM's lock lets them run.
 func measureConcurrent(ctx context.Context, bed *testbed, results *result.Set) error {
 	const count = 100
-	var plain []time.Duration
+	var plainCreate []time.Duration
 	for range 10 {
-		took, err := bed.plain(ctx, "lvcreate", "-y", "-L", "32M", "-n", "plain", thickGroup)
+		took, err := plain(ctx, "lvcreate", "-y", "-L", "32M", "-n", "plain", thickGroup)
 		if err != nil {
 			return err
 		}
-		plain = append(plain, took)
-		if _, err := bed.plain(ctx, "lvremove", "-y", thickGroup+"/plain"); err != nil {
+		plainCreate = append(plainCreate, took)
+		if _, err := plain(ctx, "lvremove", "-y", thickGroup+"/plain"); err != nil {
 			return err
 		}
 	}
 	var (
-		wait sync.WaitGroup
-		ids  [count]string
-		errs [count]error
+		wait    sync.WaitGroup
+		volumes [count]nodeproc.Volume
+		errs    [count]error
 	)
 	began := time.Now()
 	for i := range count {
 		wait.Go(func() {
-			v, _, err := bed.create(ctx, kind{pool: "thick", block: true}, fmt.Sprintf("at-once-%d", i), 32*mib)
-			ids[i], errs[i] = v.GetVolumeId(), err
+			volumes[i], errs[i] = bed.Create(ctx, spec("thick", "", fmt.Sprintf("at-once-%d", i), 32*mib))
 		})
 	}
 	wait.Wait()
@@ -148,24 +138,11 @@ func measureConcurrent(ctx context.Context, bed *testbed, results *result.Set) e
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
-	results.AtMost("create_100_concurrent_ratio", ratio(took, count*median(plain)), "ratio", 0.3)
-	return bed.removeAll(ctx, ids[:])
-}
-
-func (b *testbed) removeAll(ctx context.Context, ids []string) error {
-	for _, id := range ids {
-		if _, err := b.controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id}); err != nil {
+	results.AtMost("create_100_concurrent_ratio", ratio(took, count*median(plainCreate)), "ratio", 0.3)
+	for _, v := range volumes {
+		if err := bed.Delete(ctx, v.ID); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func label(metric *dto.Metric, name string) string {
-	for _, pair := range metric.GetLabel() {
-		if pair.GetName() == name {
-			return pair.GetValue()
-		}
-	}
-	return ""
 }
