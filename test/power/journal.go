@@ -1,8 +1,8 @@
 package power
 
 import (
-	"bytes"
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
