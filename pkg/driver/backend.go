@@ -31,6 +31,8 @@ type Volumes interface {
 	// ChangeTags adds and removes tags in one command; adding a tag that is
 	// there and removing one that is not are no errors.
 	ChangeTags(ctx context.Context, ref lvm.Ref, add, remove []string) error
+	// Healthy tells, without waiting for a command, whether LVM answers.
+	Healthy(ctx context.Context) error
 }
 
 // Devices works on block devices directly, without a process. The real one is

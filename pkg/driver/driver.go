@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/csi-local/csi-local/pkg/poolconfig"
 )
 
 // Options configure a [Driver]. All fields without a stated default are required.
@@ -22,9 +22,16 @@ type Options struct {
 	Volumes Volumes
 	Devices Devices
 	Mounter Mounter
+	// Pools returns the pools of this node. It is called for each request, so a
+	// changed pools file counts from the next one on; it must not block.
+	Pools func() []poolconfig.Pool
+	// Metrics counts what the driver does; a private one if nil.
+	Metrics *Metrics
 	// KubeletDir is kubelet's root, usually /var/lib/kubelet: staging and
 	// publish paths must lie below it.
 	KubeletDir string
+	// ExtraPaths are more folders below which they may lie; for tests and tools.
+	ExtraPaths []string
 	// MaxVolumes is the number of volumes that the node can use in total, at
 	// least 1 (0 would mean unlimited to Kubernetes).
 	MaxVolumes int64
@@ -40,10 +47,14 @@ type Driver struct {
 	devices Devices
 	mounter Mounter
 
+	pools      func() []poolconfig.Pool
+	metrics    *Metrics
 	kubeletDir string
+	extraPaths []string
 	maxVolumes int64
 
 	operations    *operations
+	admissions    *admissions
 	lastInventory atomic.Pointer[inventory]
 }
 
@@ -52,17 +63,27 @@ func New(opts Options) (*Driver, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	return &Driver{
+	metrics := opts.Metrics
+	if metrics == nil {
+		metrics = NewMetrics()
+	}
+	d := &Driver{
 		driverName: opts.DriverName,
 		nodeName:   opts.NodeName,
 		version:    opts.Version,
 		volumes:    opts.Volumes,
 		devices:    opts.Devices,
 		mounter:    opts.Mounter,
+		pools:      opts.Pools,
+		metrics:    metrics,
 		kubeletDir: opts.KubeletDir,
+		extraPaths: opts.ExtraPaths,
 		maxVolumes: opts.MaxVolumes,
 		operations: newOperations(),
-	}, nil
+		admissions: newAdmissions(),
+	}
+	metrics.watchPools(d)
+	return d, nil
 }
 
 func (o Options) validate() error {
@@ -78,6 +99,7 @@ func (o Options) validate() error {
 	require(o.Volumes != nil, "Volumes is nil")
 	require(o.Devices != nil, "Devices is nil")
 	require(o.Mounter != nil, "Mounter is nil")
+	require(o.Pools != nil, "Pools is nil")
 	require(o.KubeletDir != "", "KubeletDir is empty")
 	require(o.MaxVolumes >= 1, "MaxVolumes is below 1")
 	return errors.Join(problems...)
@@ -85,11 +107,3 @@ func (o Options) validate() error {
 
 // Stop refuses new calls and waits for the running effects, until ctx ends.
 func (d *Driver) Stop(ctx context.Context) error { return d.operations.stop(ctx) }
-
-// topologyKey is the only key of this driver's topology segments; the value is the node's name.
-func (d *Driver) topologyKey() string { return d.driverName + "/node" }
-
-// topology is where every volume of this process is accessible.
-func (d *Driver) topology() *csi.Topology {
-	return &csi.Topology{Segments: map[string]string{d.topologyKey(): d.nodeName}}
-}

@@ -7,7 +7,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/csi-local/csi-local/pkg/blockdev"
+	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/pkg/lvm"
+	"github.com/csi-local/csi-local/pkg/poolconfig"
 )
 
 // Kinds of errors of this package; the table in codeTable gives each its gRPC
@@ -21,6 +24,9 @@ var (
 	errConflict = errors.New("volume exists and differs")
 	// errExhausted: the pool cannot take the volume; another node may.
 	errExhausted = errors.New("not enough capacity in the pool")
+	// errPoolUnusable: something is wrong with the pool on this node, and
+	// another node may be better.
+	errPoolUnusable = errors.New("pool cannot be used")
 	// errOutOfRange: no size satisfies the request, or expansion does not fit.
 	errOutOfRange = errors.New("size out of range")
 	// errPrecondition: the volume is not in the state that the call needs.
@@ -62,7 +68,10 @@ func codeTable() []codeRow {
 		{kind: errNotFound, code: codes.NotFound},
 		{kind: errConflict, code: codes.AlreadyExists},
 		{kind: errExhausted, code: codes.ResourceExhausted, expand: codes.OutOfRange},
+		{kind: errPoolUnusable, code: codes.Unavailable, create: codes.ResourceExhausted},
 		{kind: errOutOfRange, code: codes.OutOfRange},
+		{kind: capacity.ErrOutOfRange, code: codes.OutOfRange},
+		{kind: capacity.ErrInvalid, code: codes.InvalidArgument},
 		{kind: errPrecondition, code: codes.FailedPrecondition},
 		{kind: errNotReady, code: codes.Unavailable},
 		{kind: errProtected, code: codes.Internal},
@@ -88,6 +97,13 @@ func codeTable() []codeRow {
 		{kind: lvm.ErrTimeout, code: codes.DeadlineExceeded},
 		{kind: lvm.ErrUnavailable, code: codes.Unavailable},
 		{kind: lvm.ErrFailed, code: codes.Internal},
+
+		{kind: blockdev.ErrBusy, code: codes.FailedPrecondition},
+		// A device node that is late or stale comes right by itself or by a retry.
+		{kind: blockdev.ErrNotBlockDevice, code: codes.Unavailable},
+		{kind: blockdev.ErrWrongDevice, code: codes.Unavailable},
+		{kind: blockdev.ErrNoDevice, code: codes.Unavailable},
+		{kind: poolconfig.ErrInvalid, code: codes.FailedPrecondition},
 	}
 }
 
@@ -111,6 +127,10 @@ func toStatus(method string, err error) error {
 }
 
 func codeOf(method string, err error) codes.Code {
+	// A type instead of a sentinel: wrong parameters of a class or an inline volume.
+	if parameter := (*capacity.ParameterError)(nil); errors.As(err, &parameter) {
+		return codes.InvalidArgument
+	}
 	for _, row := range codeTable() {
 		if !errors.Is(err, row.kind) {
 			continue

@@ -56,12 +56,16 @@ func checkCSIName(name string) error {
 	case !utf8.ValidString(name):
 		return nameNotText.errorf(name)
 	}
-	for _, r := range name {
-		if unicode.IsControl(r) {
-			return nameNotText.errorf(name)
-		}
+	if strings.ContainsFunc(name, isBanned) {
+		return nameNotText.errorf(name)
 	}
 	return nil
+}
+
+// isBanned is the specification's list: control characters other than tab, line
+// feed and carriage return.
+func isBanned(r rune) bool {
+	return unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r'
 }
 
 // isPlainName tells whether LVM takes name for a logical volume as it is.
