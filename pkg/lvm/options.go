@@ -1,6 +1,12 @@
 package lvm
 
-import "time"
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+)
 
 // VolumeGroupSelector names one volume group that the client may work on.
 type VolumeGroupSelector struct {
@@ -77,4 +83,44 @@ type CommandStats struct {
 	ExitCode int
 	// Process tells that an operating system process was started for it.
 	Process bool
+}
+
+// withDefaults fills in what was left empty and checks the rest.
+func (o Options) withDefaults() (Options, error) {
+	if !filepath.IsAbs(o.RunDir) {
+		return o, fmt.Errorf("%w: RunDir %q is no absolute path", ErrInvalid, o.RunDir)
+	}
+	o.LVMPath = cmp.Or(o.LVMPath, "lvm")
+	o.LockDir = cmp.Or(o.LockDir, "/run/lock/lvm")
+	o.DevDir = cmp.Or(o.DevDir, "/dev")
+	o.SysDir = cmp.Or(o.SysDir, "/sys")
+	o.UdevControl = cmp.Or(o.UdevControl, "/run/udev/control")
+	o.SessionCommands = cmp.Or(o.SessionCommands, 2000)
+	o.MaxOutputBytes = cmp.Or(o.MaxOutputBytes, 64<<20)
+	o.RefreshDelay = cmp.Or(o.RefreshDelay, 750*time.Millisecond)
+	o.RefreshInterval = cmp.Or(o.RefreshInterval, time.Minute)
+	o.DeviceTimeout = cmp.Or(o.DeviceTimeout, 5*time.Second)
+	if o.Observe == nil {
+		o.Observe = func(CommandStats) {}
+	}
+	for _, dir := range []string{o.RunDir, o.LockDir, o.DevDir, o.SysDir} {
+		if strings.ContainsAny(dir, "\"\\\n") {
+			return o, fmt.Errorf("%w: the folder %q cannot be written into lvm.conf", ErrInvalid, dir)
+		}
+	}
+	return o, validSelectors(o.VolumeGroups)
+}
+
+func validSelectors(groups []VolumeGroupSelector) error {
+	seen := map[string]bool{}
+	for _, g := range groups {
+		if err := validName("volume group", g.Name); err != nil {
+			return err
+		}
+		if seen[g.Name] {
+			return fmt.Errorf("%w: the volume group %s is given twice", ErrInvalid, g.Name)
+		}
+		seen[g.Name] = true
+	}
+	return nil
 }

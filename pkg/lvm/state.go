@@ -87,6 +87,8 @@ type LogicalVolume struct {
 	Origin   string // snapshots: name of the origin
 	Tags     []string
 	Active   bool
+	// Open tells that something had the device open when the report was made.
+	Open bool
 	// Path is the device node (/dev/<vg>/<lv>), whether or not it exists now.
 	Path string
 	// Major and Minor are the kernel's device number; -1 when not active.

@@ -1,0 +1,100 @@
+package lvm
+
+import (
+	"slices"
+	"strings"
+)
+
+// What our own successful command did to the state, without asking LVM again.
+// Each function returns a new state; the old one is not touched. Sums are right
+// at once; what only LVM knows (UUIDs, the place on the disks) follows with the
+// next report.
+
+// withGroup returns a copy of s in which the volume group was changed by edit.
+func withGroup(s *State, name string, edit func(*VolumeGroup)) *State {
+	out := *s
+	out.VolumeGroups = slices.Clone(s.VolumeGroups)
+	for i := range out.VolumeGroups {
+		if out.VolumeGroups[i].Name == name {
+			out.VolumeGroups[i].LogicalVolumes = slices.Clone(out.VolumeGroups[i].LogicalVolumes)
+			edit(&out.VolumeGroups[i])
+		}
+	}
+	return &out
+}
+
+// withVolume adds or replaces a volume and takes or gives back its extents.
+func withVolume(s *State, lv LogicalVolume) *State {
+	return withGroup(s, lv.VolumeGroup, func(vg *VolumeGroup) {
+		i, found := slices.BinarySearchFunc(vg.LogicalVolumes, lv.Name, byName)
+		if found {
+			vg.FreeExtents += vg.LogicalVolumes[i].FootprintExtents
+			vg.LogicalVolumes[i] = lv
+		} else {
+			vg.LogicalVolumes = slices.Insert(vg.LogicalVolumes, i, lv)
+		}
+		vg.FreeExtents = max(0, vg.FreeExtents-lv.FootprintExtents)
+	})
+}
+
+// withoutVolume removes a volume and gives its extents back.
+func withoutVolume(s *State, ref Ref) *State {
+	return withGroup(s, ref.VolumeGroup, func(vg *VolumeGroup) {
+		i, found := slices.BinarySearchFunc(vg.LogicalVolumes, ref.Name, byName)
+		if found {
+			vg.FreeExtents = min(vg.ExtentCount, vg.FreeExtents+vg.LogicalVolumes[i].FootprintExtents)
+			vg.LogicalVolumes = slices.Delete(vg.LogicalVolumes, i, i+1)
+		}
+	})
+}
+
+func byName(lv LogicalVolume, name string) int { return strings.Compare(lv.Name, name) }
+
+// created is the volume that a successful createCommand made.
+func created(req CreateRequest, extents, extentSizeBytes int64, path string) LogicalVolume {
+	lv := LogicalVolume{
+		VolumeGroup: req.VolumeGroup, Name: req.Name, SegmentType: req.SegmentType,
+		SizeBytes: extents * extentSizeBytes, FootprintExtents: extents, Stripes: 1,
+		ThinPool: req.ThinPool, Tags: sortedTags(req.Tags), Path: path,
+		Major: -1, Minor: -1, DataPercent: -1, MetadataPercent: -1,
+	}
+	switch req.SegmentType {
+	case SegThin:
+		lv.FootprintExtents, lv.Stripes = 0, 0
+	case SegStriped:
+		lv.Stripes = req.Stripes
+	case SegRAID1:
+		lv.Stripes = req.Stripes
+		lv.FootprintExtents = raid1Footprint(extents, extentSizeBytes, req.Stripes)
+	}
+	return lv
+}
+
+// extended is lv after it was extended to extents.
+func extended(lv LogicalVolume, extents, extentSizeBytes int64) LogicalVolume {
+	lv.SizeBytes = extents * extentSizeBytes
+	switch lv.SegmentType {
+	case SegThin:
+	case SegRAID1:
+		lv.FootprintExtents = raid1Footprint(extents, extentSizeBytes, lv.Stripes)
+	default:
+		lv.FootprintExtents = extents
+	}
+	return lv
+}
+
+// retagged is lv with tags added and removed; tags come sorted, as LVM shows them.
+func retagged(lv LogicalVolume, add, remove []string) LogicalVolume {
+	var tags []string
+	for _, tag := range lv.Tags {
+		if !slices.Contains(remove, tag) {
+			tags = append(tags, tag)
+		}
+	}
+	lv.Tags = sortedTags(append(tags, add...))
+	return lv
+}
+
+func sortedTags(tags []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(tags)))
+}

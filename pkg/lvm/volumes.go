@@ -1,0 +1,199 @@
+package lvm
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+)
+
+// Create makes a volume in one command, tags included, and leaves it inactive.
+// The error matches ErrExists if the name is taken, whatever has it.
+func (c *Client) Create(ctx context.Context, req CreateRequest) (LogicalVolume, error) {
+	var lv LogicalVolume
+	ch := change{op: "lvcreate", ref: req.Ref}
+	if err := validCreate(req); err != nil {
+		return lv, ch.fail(err)
+	}
+	ch.build = func(_ *State, vg VolumeGroup) (Command, error) {
+		extents, err := requestExtents(req, vg.ExtentSizeBytes)
+		if err != nil {
+			return Command{}, err
+		}
+		lv = created(req, extents, vg.ExtentSizeBytes, c.path(req.Ref))
+		return createCommand(req, vg.ExtentSizeBytes)
+	}
+	ch.patch = func(before *State) *State { return withVolume(before, lv) }
+	if err := c.apply(ctx, ch); err != nil {
+		return LogicalVolume{}, err
+	}
+	return lv, nil
+}
+
+// CreateThinPool makes an active thin pool that zeroes new blocks; for tools and tests.
+func (c *Client) CreateThinPool(ctx context.Context, req ThinPoolRequest) (LogicalVolume, error) {
+	ch := change{op: "lvcreate", ref: req.Ref}
+	if err := validThinPool(req); err != nil {
+		return LogicalVolume{}, ch.fail(err)
+	}
+	ch.build = func(_ *State, vg VolumeGroup) (Command, error) {
+		return createThinPoolCommand(req, vg.ExtentSizeBytes)
+	}
+	ch.patch = func(before *State) *State { return withGroup(before, req.VolumeGroup, func(*VolumeGroup) {}) }
+	if err := c.apply(ctx, ch); err != nil {
+		return LogicalVolume{}, err
+	}
+	// Size of the metadata, spare and device numbers are LVM's choice.
+	state, err := c.Refresh(ctx)
+	if err != nil {
+		return LogicalVolume{}, ch.fail(err)
+	}
+	lv, ok := state.LogicalVolume(req.Ref)
+	if !ok {
+		return lv, &Error{Kind: ErrNotFound, Op: "lvcreate", Object: req.String()}
+	}
+	return lv, nil
+}
+
+// Remove deactivates and removes a volume. The error matches ErrNotFound if it
+// is not there, ErrInUse if it is open or the origin of a thick snapshot.
+func (c *Client) Remove(ctx context.Context, ref Ref) error {
+	ch := change{op: "lvremove", ref: ref}
+	if err := validRef(ref); err != nil {
+		return ch.fail(err)
+	}
+	ch.build = func(*State, VolumeGroup) (Command, error) { return removeCommand(ref), nil }
+	ch.patch = func(before *State) *State { return withoutVolume(before, ref) }
+	return c.apply(ctx, ch)
+}
+
+// Extend makes a volume at least sizeBytes big (rounded up to extents, and to
+// stripes); one that is big enough is left alone.
+func (c *Client) Extend(ctx context.Context, ref Ref, sizeBytes int64) (LogicalVolume, error) {
+	var lv LogicalVolume
+	ch := change{op: "lvextend", ref: ref}
+	if err := validRef(ref); err != nil {
+		return lv, ch.fail(err)
+	}
+	ch.build = func(_ *State, vg VolumeGroup) (Command, error) {
+		old, ok := vg.LogicalVolume(ref.Name)
+		if !ok {
+			return extendCommand(ref, 1), nil // LVM says whether it is there
+		}
+		groups := int64(1)
+		if old.SegmentType == SegStriped {
+			groups = int64(max(1, old.Stripes))
+		}
+		extents, err := roundUpToExtents(sizeBytes, vg.ExtentSizeBytes, groups)
+		if err != nil {
+			return Command{}, err
+		}
+		if old.SizeBytes >= sizeBytes {
+			lv = old
+			return Command{}, nil
+		}
+		lv = extended(old, extents, vg.ExtentSizeBytes)
+		return extendCommand(ref, extents), nil
+	}
+	ch.patch = func(before *State) *State { return withVolume(before, lv) }
+	ch.done = func(after *State) bool {
+		now, ok := after.LogicalVolume(ref)
+		lv = now
+		return ok && now.SizeBytes >= sizeBytes
+	}
+	if err := c.apply(ctx, ch); err != nil {
+		return LogicalVolume{}, err
+	}
+	return lv, nil
+}
+
+// Activate makes the device node appear and returns the volume with its device
+// number. A volume whose right node is there already costs no command.
+func (c *Client) Activate(ctx context.Context, ref Ref) (LogicalVolume, error) {
+	ch := change{op: "lvchange", ref: ref}
+	if err := validRef(ref); err != nil {
+		return LogicalVolume{}, ch.fail(err)
+	}
+	ch.build = func(*State, VolumeGroup) (Command, error) { return activateCommand(ref), nil }
+	ch.patch = func(before *State) *State { return before }
+	if err := c.apply(ctx, ch); err != nil {
+		return LogicalVolume{}, err
+	}
+	state, err := c.Refresh(ctx)
+	if err != nil {
+		return LogicalVolume{}, ch.fail(err)
+	}
+	lv, ok := state.LogicalVolume(ref)
+	if !ok {
+		return lv, &Error{Kind: ErrNotFound, Op: ch.op, Object: ref.String()}
+	}
+	return lv, nil
+}
+
+// Deactivate makes the device go away; the error matches ErrInUse if it is open.
+func (c *Client) Deactivate(ctx context.Context, ref Ref) error {
+	ch := change{op: "lvchange", ref: ref}
+	if err := validRef(ref); err != nil {
+		return ch.fail(err)
+	}
+	ch.build = func(*State, VolumeGroup) (Command, error) { return deactivateCommand(ref), nil }
+	ch.patch = func(before *State) *State {
+		lv, ok := before.LogicalVolume(ref)
+		if !ok {
+			return before
+		}
+		lv.Active, lv.Open, lv.Major, lv.Minor = false, false, -1, -1
+		lv.DataPercent, lv.MetadataPercent = -1, -1
+		return withVolume(before, lv)
+	}
+	return c.apply(ctx, ch)
+}
+
+// Rename gives a volume a new name in the same volume group. The error matches
+// ErrExists if that name is taken.
+func (c *Client) Rename(ctx context.Context, ref Ref, newName string) error {
+	ch := change{op: "lvrename", ref: ref}
+	target := Ref{VolumeGroup: ref.VolumeGroup, Name: newName}
+	for _, err := range []error{validRef(ref), validNewRef(target)} {
+		if err != nil {
+			return ch.fail(err)
+		}
+	}
+	ch.build = func(*State, VolumeGroup) (Command, error) { return renameCommand(ref, newName), nil }
+	ch.patch = func(before *State) *State {
+		lv, ok := before.LogicalVolume(ref)
+		if !ok {
+			return before
+		}
+		lv.Name, lv.Path = newName, c.path(target)
+		return withVolume(withoutVolume(before, ref), lv)
+	}
+	return c.apply(ctx, ch)
+}
+
+// ChangeTags adds and removes tags in one command; adding a tag that is there
+// and removing one that is not are no errors. No tag may be in both.
+func (c *Client) ChangeTags(ctx context.Context, ref Ref, add, remove []string) error {
+	ch := change{op: "lvchange", ref: ref}
+	if err := validRef(ref); err != nil {
+		return ch.fail(err)
+	}
+	if err := validTags(slices.Concat(add, remove)); err != nil {
+		return ch.fail(err)
+	}
+	if len(add)+len(remove) == 0 {
+		return ch.fail(fmt.Errorf("%w: no tags to change", ErrInvalid))
+	}
+	ch.build = func(*State, VolumeGroup) (Command, error) { return changeTagsCommand(ref, add, remove), nil }
+	ch.patch = func(before *State) *State {
+		lv, ok := before.LogicalVolume(ref)
+		if !ok {
+			return before
+		}
+		return withVolume(before, retagged(lv, add, remove))
+	}
+	return c.apply(ctx, ch)
+}
+
+// path is the volume's device node.
+func (c *Client) path(ref Ref) string { return filepath.Join(c.opts.DevDir, ref.VolumeGroup, ref.Name) }
