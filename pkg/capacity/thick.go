@@ -1,6 +1,9 @@
 package capacity
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // ThickUsage is what a thick pool's volume group holds. All counts are extents
 // of ExtentSizeBytes and not negative.
@@ -65,12 +68,13 @@ func (u ThickUsage) MaximumVolumeSize(shape Shape) int64 {
 
 // stripeRows is how many rows of one extent on each of n distinct disks LVM
 // finds: it takes the n disks with the most free extents, fills the smallest of
-// them, and starts again with what is left.
+// them, and starts again with what is left. Other choices could find more; what
+// counts is what LVM does (measured with LVM 2.03.16, allocation policy normal).
 func stripeRows(diskFree []int64, n int) int64 {
 	free := slices.Clone(diskFree)
 	var rows int64
 	for len(free) >= n {
-		slices.SortFunc(free, func(a, b int64) int { return int(max(min(b-a, 1), -1)) })
+		slices.SortFunc(free, func(a, b int64) int { return cmp.Compare(b, a) })
 		fill := free[n-1]
 		if fill <= 0 {
 			break
@@ -78,24 +82,19 @@ func stripeRows(diskFree []int64, n int) int64 {
 		for i := range n {
 			free[i] -= fill
 		}
-		rows += fill
+		rows = saturatingAdd(rows, fill)
 	}
 	return rows
 }
 
-// largestMirror is the largest RAID1 volume: each copy with its metadata on a
-// disk of its own, and all of it within what is available.
+// largestMirror is the largest RAID1 volume: rows of one extent for each copy on
+// a disk of its own, less the rows that hold the metadata, and all of it within
+// what is available.
 func (u ThickUsage) largestMirror(shape Shape, availableBytes int64) int64 {
-	n := shape.copiesOrStripes()
-	if int64(len(u.DiskFreeExtents)) < n {
-		return 0
-	}
-	free := slices.Sorted(slices.Values(u.DiskFreeExtents))
-	leg := min(free[int64(len(free))-n], availableBytes/u.ExtentSizeBytes/n)
-	data := leg
-	// Metadata grows in steps with the data, so a few turns settle it.
-	for data > 0 && data+raidMetadataExtents(saturatingMultiply(data, u.ExtentSizeBytes), u.ExtentSizeBytes) > leg {
-		data--
-	}
-	return saturatingMultiply(max(data, 0), u.ExtentSizeBytes)
+	copies := shape.copiesOrStripes()
+	rows := min(stripeRows(u.DiskFreeExtents, int(copies)), availableBytes/u.ExtentSizeBytes/copies)
+	// Metadata grows with the data in steps, so it may be one too many here,
+	// never one too few.
+	metadata := raidMetadataExtents(saturatingMultiply(rows, u.ExtentSizeBytes), u.ExtentSizeBytes)
+	return saturatingMultiply(max(rows-metadata, 0), u.ExtentSizeBytes)
 }
