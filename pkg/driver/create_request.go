@@ -37,6 +37,8 @@ type createRequest struct {
 	fsType      capacity.Filesystem
 	wipe        capacity.WipePolicy
 	mkfsOptions string
+	// podUID is the pod of an inline volume, empty for persistent ones.
+	podUID string
 	// requiredBytes and limitBytes are as in the specification; 0 is no bound.
 	requiredBytes, limitBytes int64
 }
@@ -116,6 +118,7 @@ func (r createRequest) lvmRequest(driverName string, sizeBytes int64) lvm.Create
 		Tags: encodeTags(driverName, volume{
 			CSIName: r.csiName, Pool: r.pool.Name, Layout: string(r.shape.Layout),
 			ClassHash: r.classHash(), Wipe: string(r.wipe), State: stateNew,
+			EphemeralPodUID: r.podUID,
 		}),
 	}
 	switch r.shape.Layout {

@@ -113,3 +113,9 @@ func (t mountTable) below(path string) []Mount {
 	}
 	return found
 }
+
+// failed tells that the kernel made the file system read-only by itself, after
+// errors: a mount that was asked to be read-only shows it in both options.
+func (m Mount) failed() bool {
+	return slices.Contains(m.SuperOptions, "ro") && !slices.Contains(m.Options, "ro")
+}

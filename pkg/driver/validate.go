@@ -55,7 +55,7 @@ func validateField(field protoreflect.FieldDescriptor, value protoreflect.Value)
 
 func stringLimit(field protoreflect.Name) int {
 	switch field {
-	case "target_path", "staging_target_path", "volume_path":
+	case "target_path", "staging_target_path", "volume_path", "volume_publish_path":
 		return maxPathFieldBytes
 	case "node_id":
 		return maxNodeIDBytes

@@ -1,0 +1,103 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+)
+
+// NodeGetVolumeStats tells how full the volume at the path is. It starts no
+// process. Only when the mount table says that the path is this volume's are
+// numbers read from it; anything else would be the numbers of the host's disk.
+func (s *nodeServer) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+	id, path := req.GetVolumeId(), req.GetVolumePath()
+	if id == "" {
+		return nil, volumeIDMissing.errorf()
+	}
+	if path == "" {
+		return nil, pathMissing.errorf("volume_path")
+	}
+	v, err := s.lookupKnown(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.findForStats(v, path)
+	if err != nil {
+		return nil, err
+	}
+	if m.Block {
+		return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
+			{Unit: csi.VolumeUsage_BYTES, Total: v.SizeBytes},
+		}}, nil
+	}
+	usage, err := s.statfs(ctx, m.Path)
+	if err != nil {
+		return nil, err
+	}
+	return &csi.NodeGetVolumeStatsResponse{Usage: usage.toCSI()}, nil
+}
+
+// lookupKnown is lookup in the last known state alone: the callers come often,
+// and must not start a process each time.
+func (d *Driver) lookupKnown(ctx context.Context, id string) (volume, error) {
+	inv, err := d.inventory(ctx)
+	if err != nil {
+		return volume{}, err
+	}
+	if isInlineHandle(id) {
+		return inv.lookupInline(id)
+	}
+	ref, err := parseVolumeID(id)
+	if err != nil {
+		return volume{}, err
+	}
+	return inv.lookupRef(ref)
+}
+
+// findForStats returns the volume's mount at the path. For block volumes the
+// staging folder, in which the device is, will do as well.
+func (d *Driver) findForStats(v volume, path string) (Mount, error) {
+	if checkPathText("volume_path", path) != nil {
+		return Mount{}, nothingAtPath.errorf(v.ID(), path)
+	}
+	table, err := d.mountTable()
+	if err != nil {
+		return Mount{}, err
+	}
+	for _, candidate := range []string{path, filepath.Join(path, stagedDeviceName)} {
+		if m, ok := d.mountOf(table, v, candidate); ok {
+			return m, nil
+		}
+	}
+	return Mount{}, nothingAtPath.errorf(v.ID(), path)
+}
+
+// statfs reads the usage. A file system on a device that hangs can block the
+// call for as long as the device hangs; the caller gets its answer in time, and
+// one such call at most waits for each path.
+func (d *Driver) statfs(ctx context.Context, path string) (usage FilesystemUsage, err error) {
+	result := make(chan FilesystemUsage, 1)
+	err = d.operations.run(ctx, "stats of "+path, "statfs", func(_, _ context.Context) error {
+		usage, err := d.mounter.Statfs(path)
+		result <- usage
+		return err
+	})
+	if err != nil {
+		return FilesystemUsage{}, fmt.Errorf("usage of the file system: %w", err)
+	}
+	return <-result, nil
+}
+
+func (u FilesystemUsage) toCSI() []*csi.VolumeUsage {
+	usage := []*csi.VolumeUsage{{
+		Unit: csi.VolumeUsage_BYTES, Total: u.TotalBytes, Available: u.AvailableBytes, Used: u.UsedBytes,
+	}}
+	if u.TotalInodes > 0 {
+		usage = append(usage, &csi.VolumeUsage{
+			Unit: csi.VolumeUsage_INODES, Total: u.TotalInodes, Available: u.AvailableInodes, Used: u.UsedInodes,
+		})
+	}
+	return usage
+}
