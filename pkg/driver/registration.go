@@ -99,7 +99,10 @@ func (r Registration) serveOnce(ctx context.Context) (registered bool, err error
 	if !r.isMine(mine) {
 		keepFile(listener)
 	}
-	server.Stop()
+	// kubelet's last call shall get its answer, but not hold anybody up.
+	hurry := time.AfterFunc(time.Second, server.Stop)
+	defer hurry.Stop()
+	server.GracefulStop()
 	return registered, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -80,7 +81,8 @@ func removeStaleSocket(ctx context.Context, path string) error {
 // Serve answers CSI calls on the listener until ctx ends. Then it refuses new
 // calls with Unavailable, waits until the running effects have ended, however
 // long LVM takes, and returns. Wipes are broken off; the next start takes them
-// up again. It also does what is left to do from before: see resumeDeletions.
+// up again. It also does what is left to do from before: see resumeDeletions
+// and sweepInline.
 func (d *Driver) Serve(ctx context.Context, listener net.Listener) error {
 	logger := klog.FromContext(ctx)
 	server := grpc.NewServer(grpc.UnaryInterceptor(d.interceptor(logger)))
@@ -90,11 +92,9 @@ func (d *Driver) Serve(ctx context.Context, listener net.Listener) error {
 
 	background, cancel := context.WithCancel(ctx)
 	defer cancel()
-	resumed := make(chan struct{})
-	go func() {
-		defer close(resumed)
-		d.resumeDeletions(background)
-	}()
+	var chores sync.WaitGroup
+	chores.Go(func() { d.resumeDeletions(background) })
+	chores.Go(func() { d.sweepInline(background) })
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	logger.Info("Serving CSI", "endpoint", listener.Addr().String(), "driver", d.driverName, "version", d.version, "node", d.nodeName)
@@ -107,7 +107,7 @@ func (d *Driver) Serve(ctx context.Context, listener net.Listener) error {
 		logger.Info("Stopping: waiting for running operations")
 	}
 	err = errors.Join(err, d.Stop(context.WithoutCancel(ctx)))
-	<-resumed
+	chores.Wait()
 	server.GracefulStop()
 	return err
 }
