@@ -104,6 +104,7 @@ func codeTable() []codeRow {
 		{kind: blockdev.ErrWrongDevice, code: codes.Unavailable},
 		{kind: blockdev.ErrNoDevice, code: codes.Unavailable},
 		{kind: poolconfig.ErrInvalid, code: codes.FailedPrecondition},
+		{kind: capacity.ErrAnnotation, code: codes.Internal},
 	}
 }
 

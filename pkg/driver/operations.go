@@ -70,9 +70,10 @@ func (o *operations) run(ctx context.Context, key, what string, effect func(wait
 	}
 	done := make(chan error, 1)
 	go func() {
-		defer o.release(key)
 		waitCtx := context.WithValue(ctx, operationKey{}, op)
-		done <- guard(waitCtx, func() error { return effect(waitCtx, context.WithoutCancel(waitCtx)) })
+		err := guard(waitCtx, func() error { return effect(waitCtx, context.WithoutCancel(waitCtx)) })
+		o.release(key) // before the answer, or the caller's next call may find the key taken
+		done <- err
 	}()
 	select {
 	case err := <-done:

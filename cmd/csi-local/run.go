@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"runtime/debug"
+)
+
+// version is set by the linker (-X main.version=...).
+var version string
+
+// Exit codes: exitUsage as the shell's own commands have it.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+const usage = `csi-local gives Kubernetes pods local disks from LVM pools.
+
+Usage:
+  csi-local node [flags]   serve the CSI calls of this node
+  csi-local version        print the version
+  csi-local help           print this text
+
+csi-local node -h lists the flags.
+`
+
+// errUsage: the command line is wrong.
+var errUsage = errors.New("wrong command line")
+
+// run is the whole program but for the process: it returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	err := dispatch(ctx, args, stdout)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	}
+	_, _ = fmt.Fprintf(stderr, "csi-local: %v\n", err) // nowhere left to say that stderr is closed
+	if errors.Is(err, errUsage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func dispatch(ctx context.Context, args []string, stdout io.Writer) error {
+	command := ""
+	if len(args) > 0 {
+		command = args[0]
+	}
+	switch command {
+	case "node":
+		return nodeCommand(ctx, args[1:], stdout)
+	case "version", "--version", "-version":
+		_, err := fmt.Fprintln(stdout, versionString())
+		return err
+	case "help", "--help", "-help", "-h":
+		_, err := io.WriteString(stdout, usage)
+		return err
+	case "":
+		return fmt.Errorf("%w: no command given; the commands are node, version, help", errUsage)
+	default:
+		return fmt.Errorf("%w: unknown command %q; the commands are node, version, help", errUsage, command)
+	}
+}
+
+// versionString prefers what the linker was told, then the module's version as
+// go install records it, then the revision.
+func versionString() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			return "revision-" + setting.Value
+		}
+	}
+	return "devel"
+}
