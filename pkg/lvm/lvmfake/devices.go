@@ -2,24 +2,38 @@ package lvmfake
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 
-	"github.com/csi-local/csi-local/pkg/blockdev"
 	"github.com/csi-local/csi-local/pkg/lvm"
 )
+
+var (
+	// ErrNoDevice: the machine has no device of this number, or none at this path.
+	ErrNoDevice = errors.New("no such device")
+	// ErrWrongDevice: the path is the device of another volume.
+	ErrWrongDevice = errors.New("another device than expected")
+)
+
+// Files works on the regular files that are the machine's device nodes;
+// blockdev.Device does, when it is told to take regular files.
+type Files interface {
+	SizeBytes(path string) (int64, error)
+	ReadEnds(ctx context.Context, path string) error
+	ClearEnds(ctx context.Context, path string) error
+	Zero(ctx context.Context, path string, discard bool, progress func(doneBytes int64)) error
+}
 
 // Devices works on a machine's device nodes for one client: it calls that client's
 // hook and stops when it crashes.
 type Devices struct {
 	lvm   *LVM
-	files blockdev.Device
+	files Files
 }
 
 // Devices returns what the client's process sees of the device nodes.
-func (l *LVM) Devices() *Devices {
-	return &Devices{lvm: l, files: blockdev.Device{RegularFiles: true}}
-}
+func (l *LVM) Devices(files Files) *Devices { return &Devices{lvm: l, files: files} }
 
 // Check tells whether path leads to the device node with this number.
 func (d *Devices) Check(path string, major, minor int) error {
@@ -35,18 +49,18 @@ func (d *Devices) Check(path string, major, minor int) error {
 			continue
 		}
 		if major != Major || minor != number {
-			return fmt.Errorf("%w: %s is %d:%d, want %d:%d", blockdev.ErrWrongDevice, path, Major, number, major, minor)
+			return fmt.Errorf("%w: %s is %d:%d, want %d:%d", ErrWrongDevice, path, Major, number, major, minor)
 		}
 		return nil
 	}
-	return fmt.Errorf("%w: %s is %s", blockdev.ErrNotBlockDevice, path, resolved)
+	return fmt.Errorf("%w: %s is %s", ErrNoDevice, path, resolved)
 }
 
 // OpenCount is what Machine.SetOpen set.
 func (d *Devices) OpenCount(major, minor int) (int, error) {
 	ref, v := d.lvm.machine.byNumber(major, minor)
 	if v == nil {
-		return 0, fmt.Errorf("%w: %d:%d", blockdev.ErrNoDevice, major, minor)
+		return 0, fmt.Errorf("%w: %d:%d", ErrNoDevice, major, minor)
 	}
 	if err := d.lvm.call(context.Background(), Call{Op: OpOpenCount, Phase: Before, Ref: ref}); err != nil {
 		return 0, err

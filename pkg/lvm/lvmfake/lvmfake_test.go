@@ -8,14 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/csi-local/csi-local/pkg/driver"
 	"github.com/csi-local/csi-local/pkg/lvm"
 	"github.com/csi-local/csi-local/pkg/lvm/lvmfake"
-)
-
-var (
-	_ driver.Volumes = (*lvmfake.LVM)(nil)
-	_ driver.Devices = (*lvmfake.Devices)(nil)
 )
 
 const mib = 1 << 20
@@ -46,6 +40,25 @@ func create(t *testing.T, l *lvmfake.LVM, req lvm.CreateRequest) lvm.LogicalVolu
 }
 
 func ref(name string) lvm.Ref { return lvm.Ref{VolumeGroup: "vg", Name: name} }
+
+// fakeFiles is blockdev.Device without care for what is there.
+type fakeFiles struct{}
+
+func (fakeFiles) SizeBytes(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+func (fakeFiles) ReadEnds(context.Context, string) error  { return nil }
+func (fakeFiles) ClearEnds(context.Context, string) error { return nil }
+
+func (f fakeFiles) Zero(_ context.Context, path string, _ bool, _ func(int64)) error {
+	size, err := f.SizeBytes(path)
+	return errors.Join(err, os.Truncate(path, 0), os.Truncate(path, size))
+}
 
 func fill(t *testing.T, path string, size int64) {
 	t.Helper()
@@ -100,7 +113,7 @@ func TestMachine_ExtendedPartHasOldBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	lv = create(t, l, lvm.CreateRequest{Ref: ref("new"), SegmentType: lvm.SegLinear, SizeBytes: 8 * mib})
-	if err := l.Devices().Zero(t.Context(), lv.Path, false, nil); err != nil {
+	if err := l.Devices(fakeFiles{}).Zero(t.Context(), lv.Path, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	lv, err := l.Extend(t.Context(), lv.Ref(), 20*mib)
@@ -145,19 +158,19 @@ func TestDevices_CheckTellsDevicesApart(t *testing.T) {
 	l := newLVM(t, 40*mib)
 	a := create(t, l, lvm.CreateRequest{Ref: ref("a"), SegmentType: lvm.SegLinear, SizeBytes: 8 * mib})
 	b := create(t, l, lvm.CreateRequest{Ref: ref("b"), SegmentType: lvm.SegLinear, SizeBytes: 8 * mib})
-	d := l.Devices()
+	d := l.Devices(fakeFiles{})
 	if err := d.Check(a.Path, a.Major, a.Minor); err != nil {
 		t.Error(err)
 	}
-	if err := d.Check(a.Path, b.Major, b.Minor); err == nil {
-		t.Error("the device of another volume passed")
+	if err := d.Check(a.Path, b.Major, b.Minor); !errors.Is(err, lvmfake.ErrWrongDevice) {
+		t.Errorf("Check() of another volume's device = %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Check(file, a.Major, a.Minor); err == nil {
-		t.Error("a file passed")
+	if err := d.Check(file, a.Major, a.Minor); !errors.Is(err, lvmfake.ErrNoDevice) {
+		t.Errorf("Check() of a file = %v", err)
 	}
 }
 
@@ -200,7 +213,7 @@ func TestDevices_CrashHalfwayLeavesTheSecondHalf(t *testing.T) {
 		}
 		return nil
 	})
-	if err := l.Devices().Zero(t.Context(), lv.Path, false, nil); !errors.Is(err, lvm.ErrUnavailable) {
+	if err := l.Devices(fakeFiles{}).Zero(t.Context(), lv.Path, false, nil); !errors.Is(err, lvm.ErrUnavailable) {
 		t.Fatalf("Zero() = %v", err)
 	}
 	if n := oldBytes(t, lv.Path); n != 4*mib {
