@@ -57,9 +57,7 @@ func CheckSource(name string, source []byte) ([]string, error) {
 	c.readAllowances()
 	c.sizes(source)
 	c.calls()
-	for _, line := range c.unused() {
-		c.findings = append(c.findings, line)
-	}
+	c.findings = append(c.findings, c.unused()...)
 	sort.Strings(c.findings)
 	return c.findings, nil
 }
