@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -118,6 +119,13 @@ func (n *node) run(ctx context.Context) error {
 	}
 	if n.opts.metricsAddress != "" {
 		parts = append(parts, n.serveMetrics)
+	}
+	if n.opts.register {
+		parts = append(parts, driver.Registration{
+			DriverName:  n.opts.driverName,
+			RegistryDir: filepath.Join(n.opts.kubeletDir, "plugins_registry"),
+			Endpoint:    listener.Addr().String(),
+		}.Run)
 	}
 	errs := make([]error, len(parts))
 	var running sync.WaitGroup

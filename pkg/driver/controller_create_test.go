@@ -1,0 +1,608 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/csi-local/csi-local/pkg/capacity"
+	"github.com/csi-local/csi-local/pkg/lvm"
+	"github.com/csi-local/csi-local/pkg/lvm/lvmfake"
+	"github.com/csi-local/csi-local/pkg/poolconfig"
+)
+
+func TestCreateVolume_AnswersSizeContextAndTopology(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		params     map[string]string
+		capability *csi.VolumeCapability
+		wantBytes  int64
+		want       map[string]string
+	}{
+		{"block", map[string]string{"pool": "thick"}, blockCapability(), 12 * mib,
+			map[string]string{"pool": "thick", "layout": "linear", "size": "12582912"}},
+		{"the pool's own file system", map[string]string{"pool": "thick"}, mountCapability(""), 12 * mib,
+			map[string]string{"pool": "thick", "layout": "linear", "size": "12582912", "filesystem": "ext4"}},
+		{"the class's file system, for a caller that leaves it there",
+			map[string]string{"pool": "thick", "csi.storage.k8s.io/fstype": "xfs"}, mountCapability(""), 300 * mib,
+			map[string]string{"pool": "thick", "layout": "linear", "size": "314572800", "filesystem": "xfs"}},
+		{"mkfs options", map[string]string{"pool": "thick", "mkfsOptions": "-m 0"}, mountCapability("ext4"), 12 * mib,
+			map[string]string{"pool": "thick", "layout": "linear", "size": "12582912", "filesystem": "ext4", "mkfsOptions": "-m 0"}},
+		{"thin", map[string]string{"pool": "thin"}, blockCapability(), 12 * mib,
+			map[string]string{"pool": "thin", "layout": "thin", "size": "12582912"}},
+		{"striped", map[string]string{"pool": "thick", "layout": "striped", "stripes": "2"}, blockCapability(), 16 * mib,
+			map[string]string{"pool": "thick", "layout": "striped", "stripes": "2", "size": "16777216"}},
+		{"raid1", map[string]string{"pool": "thick", "layout": "raid1", "mirrors": "2"}, blockCapability(), 12 * mib,
+			map[string]string{"pool": "thick", "layout": "raid1", "mirrors": "2", "size": "12582912"}},
+		{"keys of Kubernetes are tolerated", map[string]string{"pool": "thick", "csi.storage.k8s.io/pvc/name": "data"}, blockCapability(), 12 * mib,
+			map[string]string{"pool": "thick", "layout": "linear", "size": "12582912"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, worldOptions{})
+			p := w.start(t)
+			req := createReq("pvc-1", "", 9*mib)
+			req.Parameters, req.VolumeCapabilities = tt.params, []*csi.VolumeCapability{tt.capability}
+			before := len(p.lvm.Calls())
+			got := mustCreate(t, p, req)
+			if calls := p.lvm.Calls()[before:]; len(calls) != 2 || calls[0].Op != lvmfake.OpCreate {
+				t.Errorf("LVM was called with %v, want one Create", calls)
+			}
+			want := &csi.Volume{
+				VolumeId: got.GetVolumeId(), CapacityBytes: tt.wantBytes, VolumeContext: tt.want,
+				AccessibleTopology: []*csi.Topology{{Segments: map[string]string{testDriver + "/node": testNode}}},
+			}
+			if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			again := mustCreate(t, p, req)
+			if diff := cmp.Diff(got, again, protocmp.Transform()); diff != "" {
+				t.Errorf("the repeated call answers otherwise (-first +second)\n%s", diff)
+			}
+			mustDelete(t, p, got.GetVolumeId())
+			mustDelete(t, p, got.GetVolumeId())
+		})
+	}
+}
+
+// d2iq-archive/csilvm#101, intel/pmem-csi#399: the limit must bind. metal-stack/csi-driver-lvm#129:
+// a volume that no file system fits on must not be made. Extents are 4 MiB.
+func TestCreateVolume_SizeWindows(t *testing.T) {
+	striped := map[string]string{"pool": "thick", "layout": "striped", "stripes": "2"}
+	raid1 := map[string]string{"pool": "thick", "layout": "raid1", "mirrors": "2"}
+	thick, thin := map[string]string{"pool": "thick"}, map[string]string{"pool": "thin"}
+	for _, tt := range []struct {
+		name            string
+		params          map[string]string
+		fsType          string // "" for block
+		required, limit int64
+		wantCode        codes.Code
+		wantBytes       int64
+	}{
+		{"no multiple in the window", thick, "", 5 * mib, 7 * mib, codes.OutOfRange, 0},
+		{"one multiple in the window", thick, "", 5 * mib, 8 * mib, codes.OK, 8 * mib},
+		{"exact", thick, "", 8 * mib, 8 * mib, codes.OK, 8 * mib},
+		{"limit alone is rounded down", thick, "", 0, 6 * mib, codes.OK, 4 * mib},
+		{"nothing at all", thick, "", 0, 0, codes.OK, gib},
+		{"wrong way round", thick, "", 8 * mib, 4 * mib, codes.InvalidArgument, 0},
+		{"negative", thick, "", -1, 0, codes.InvalidArgument, 0},
+		{"limit below one extent", thick, "", 0, mib, codes.OutOfRange, 0},
+		{"one byte", thick, "", 1, 0, codes.OK, 4 * mib},
+		{"stripes double the unit", striped, "", 5 * mib, 7 * mib, codes.OutOfRange, 0},
+		{"stripes fit", striped, "", 5 * mib, 8 * mib, codes.OK, 8 * mib},
+		{"stripes, limit below one row", striped, "", 0, 6 * mib, codes.OutOfRange, 0},
+		{"mirrors do not change the unit", raid1, "", 5 * mib, 8 * mib, codes.OK, 8 * mib},
+		{"thin", thin, "", 5 * mib, 7 * mib, codes.OutOfRange, 0},
+		{"xfs is raised", thick, "xfs", 100 * mib, 0, codes.OK, 300 * mib},
+		{"xfs cannot be raised", thick, "xfs", 100 * mib, 100 * mib, codes.OutOfRange, 0},
+		{"btrfs is raised", thick, "btrfs", 64 * mib, 0, codes.OK, (capacity.FilesystemBtrfs.MinimumBytes() + 4*mib - 1) / (4 * mib) * (4 * mib)},
+		{"btrfs cannot be raised", thick, "btrfs", 64 * mib, 64 * mib, codes.OutOfRange, 0},
+		{"ext4 in one extent", thick, "ext4", 4 * mib, 4 * mib, codes.OK, 4 * mib},
+		{"near the end of int64", thick, "", 1<<63 - 1, 0, codes.OutOfRange, 0},
+		{"larger than the pool", thick, "", 5 * gib, 0, codes.ResourceExhausted, 0},
+		{"larger than the thin pool", thin, "", 5 * gib, 0, codes.ResourceExhausted, 0},
+		{"larger than any two disks hold mirrored", raid1, "", 2 * gib, 0, codes.ResourceExhausted, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, worldOptions{})
+			p := w.start(t)
+			before := w.look(t)
+			req := createReq("pvc-1", "", tt.required)
+			req.Parameters, req.CapacityRange.LimitBytes = tt.params, tt.limit
+			if tt.fsType != "" {
+				req.VolumeCapabilities = []*csi.VolumeCapability{mountCapability(tt.fsType)}
+			}
+			resp, err := p.controller.CreateVolume(t.Context(), req)
+			wantCode(t, "CreateVolume", err, tt.wantCode)
+			if err != nil {
+				if diff := cmp.Diff(before, w.look(t)); diff != "" {
+					t.Errorf("a refused call changed something (-before +after)\n%s", diff)
+				}
+				return
+			}
+			if got := resp.GetVolume().GetCapacityBytes(); got != tt.wantBytes {
+				t.Errorf("size %d, want %d", got, tt.wantBytes)
+			}
+		})
+	}
+}
+
+// IBM/ibm-spectrum-scale-csi#598, openebs/lvm-localpv#108: what is misspelt must
+// be an error that names it, not another kind of volume.
+func TestCreateVolume_RefusesWhatItCannotMeet(t *testing.T) {
+	elsewhere := &csi.Topology{Segments: map[string]string{testDriver + "/node": "node-2"}}
+	here := &csi.Topology{Segments: map[string]string{testDriver + "/node": testNode}}
+	zone := &csi.Topology{Segments: map[string]string{testDriver + "/node": testNode, "zone": "a"}}
+	mode := func(m csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability {
+		c := blockCapability()
+		c.AccessMode.Mode = m
+		return c
+	}
+	type request = csi.CreateVolumeRequest
+	for _, tt := range []struct {
+		name string
+		req  *request // laid over a good one
+		code codes.Code
+		says string
+	}{
+		{"no name", &request{Name: "-"}, codes.InvalidArgument, "name is empty"},
+		{"control characters", &request{Name: "a\x00b"}, codes.InvalidArgument, "control characters"},
+		{"long name", &request{Name: strings.Repeat("a", 129)}, codes.InvalidArgument, "129 bytes"},
+		{"misspelt pool key", &request{Parameters: map[string]string{"pol": "thick"}}, codes.InvalidArgument, `"pol"`},
+		{"wrong case", &request{Parameters: map[string]string{"Pool": "thick"}}, codes.InvalidArgument, `"Pool"`},
+		{"unknown key", &request{Parameters: map[string]string{"pool": "thick", "thin": "true"}}, codes.InvalidArgument, `"thin"`},
+		{"no pool", &request{Parameters: map[string]string{"layout": "linear"}}, codes.InvalidArgument, `"pool"`},
+		{"unknown pool", &request{Parameters: map[string]string{"pool": "thck"}}, codes.ResourceExhausted, `pool "thck" is not configured on node "node-1"; did you mean thick?`},
+		{"layout in a thin pool", &request{Parameters: map[string]string{"pool": "thin", "layout": "striped", "stripes": "2"}}, codes.InvalidArgument, "layout"},
+		{"laxer wipe than the pool's", &request{Parameters: map[string]string{"pool": "thick", "wipe": "unsafe-none"}}, codes.InvalidArgument, "wipe"},
+		{"no access mode", &request{VolumeCapabilities: []*csi.VolumeCapability{mode(csi.VolumeCapability_AccessMode_UNKNOWN)}}, codes.InvalidArgument, "access mode"},
+		{"many writers", &request{VolumeCapabilities: []*csi.VolumeCapability{mode(csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER)}}, codes.InvalidArgument, "ReadWriteOncePod"},
+		{"many readers", &request{VolumeCapabilities: []*csi.VolumeCapability{mode(csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY)}}, codes.InvalidArgument, "ReadWriteOnce"},
+		{"no access type", &request{VolumeCapabilities: []*csi.VolumeCapability{{AccessMode: blockCapability().GetAccessMode()}}}, codes.InvalidArgument, "access type"},
+		{"block and file system", &request{VolumeCapabilities: []*csi.VolumeCapability{blockCapability(), mountCapability("")}}, codes.InvalidArgument, "two volumes"},
+		{"two file systems", &request{VolumeCapabilities: []*csi.VolumeCapability{mountCapability("ext4"), mountCapability("xfs")}}, codes.InvalidArgument, "two file systems"},
+		{"unknown file system", &request{VolumeCapabilities: []*csi.VolumeCapability{mountCapability("zfs")}}, codes.InvalidArgument, "ext4, xfs, btrfs"},
+		{"from a snapshot", &request{VolumeContentSource: &csi.VolumeContentSource{}}, codes.InvalidArgument, "dataSource"},
+		{"attributes class", &request{MutableParameters: map[string]string{"iops": "100"}}, codes.InvalidArgument, "iops"},
+		{"another node", &request{AccessibilityRequirements: &csi.TopologyRequirement{Requisite: []*csi.Topology{elsewhere}}}, codes.ResourceExhausted, `"node-1"`},
+		{"a key of somebody else", &request{AccessibilityRequirements: &csi.TopologyRequirement{Requisite: []*csi.Topology{zone}}}, codes.ResourceExhausted, `"node-1"`},
+		{"empty requirements", &request{AccessibilityRequirements: &csi.TopologyRequirement{}}, codes.InvalidArgument, "neither"},
+		{"this node among others", &request{AccessibilityRequirements: &csi.TopologyRequirement{Requisite: []*csi.Topology{elsewhere, here}}}, codes.OK, ""},
+		{"a mere preference", &request{AccessibilityRequirements: &csi.TopologyRequirement{Preferred: []*csi.Topology{elsewhere}}}, codes.OK, ""},
+		{"long parameter map", &request{Parameters: map[string]string{"pool": "thick", "csi.storage.k8s.io/x": strings.Repeat("a", 5000)}}, codes.InvalidArgument, "4096"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, worldOptions{})
+			p := w.start(t)
+			before := len(p.lvm.Calls())
+			_, err := p.controller.CreateVolume(t.Context(), overlay(tt.req))
+			wantCode(t, "CreateVolume", err, tt.code)
+			if !strings.Contains(status.Convert(err).Message(), tt.says) {
+				t.Errorf("message %q does not say %q", status.Convert(err).Message(), tt.says)
+			}
+			if calls := len(p.lvm.Calls()) - before; err != nil && calls != 0 {
+				t.Errorf("LVM was called %d times", calls)
+			}
+		})
+	}
+}
+
+// overlay fills what is not set in req from a good request; the name "-" becomes empty.
+func overlay(req *csi.CreateVolumeRequest) *csi.CreateVolumeRequest {
+	good := createReq("pvc-1", "thick", 8*mib)
+	switch req.GetName() {
+	case "":
+		req.Name = good.GetName()
+	case "-":
+		req.Name = ""
+	}
+	if req.Parameters == nil {
+		req.Parameters = good.GetParameters()
+	}
+	if req.VolumeCapabilities == nil {
+		req.VolumeCapabilities = good.GetVolumeCapabilities()
+	}
+	req.CapacityRange = good.GetCapacityRange()
+	return req
+}
+
+func TestCreateVolume_SameNameMustMeanTheSame(t *testing.T) {
+	base := func() *csi.CreateVolumeRequest { return createReq("pvc-1", "thick", 8*mib) }
+	with := func(change func(*csi.CreateVolumeRequest)) *csi.CreateVolumeRequest {
+		req := base()
+		change(req)
+		return req
+	}
+	for _, tt := range []struct {
+		name string
+		req  *csi.CreateVolumeRequest
+		want codes.Code
+	}{
+		{"the same", base(), codes.OK},
+		{"smaller, without limit", with(func(r *csi.CreateVolumeRequest) { r.CapacityRange.RequiredBytes = mib }), codes.OK},
+		{"no size", with(func(r *csi.CreateVolumeRequest) { r.CapacityRange = nil }), codes.OK},
+		{"larger", with(func(r *csi.CreateVolumeRequest) { r.CapacityRange.RequiredBytes = 9 * mib }), codes.AlreadyExists},
+		{"limit below", with(func(r *csi.CreateVolumeRequest) { r.CapacityRange = &csi.CapacityRange{LimitBytes: 4 * mib} }), codes.AlreadyExists},
+		{"another pool", with(func(r *csi.CreateVolumeRequest) { r.Parameters = map[string]string{"pool": "thin"} }), codes.AlreadyExists},
+		{"another layout", with(func(r *csi.CreateVolumeRequest) {
+			r.Parameters = map[string]string{"pool": "thick", "layout": "striped", "stripes": "2"}
+		}), codes.AlreadyExists},
+		{"another access type", with(func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities = []*csi.VolumeCapability{mountCapability("")} }), codes.AlreadyExists},
+		{"the layout by its name", with(func(r *csi.CreateVolumeRequest) {
+			r.Parameters = map[string]string{"pool": "thick", "layout": "linear"}
+		}), codes.OK},
+		{"a stricter wipe", with(func(r *csi.CreateVolumeRequest) { r.Parameters = map[string]string{"pool": "thick", "wipe": "zero"} }), codes.OK},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, worldOptions{})
+			p := w.start(t)
+			mustCreate(t, p, base())
+			before := w.look(t)
+			_, err := p.controller.CreateVolume(t.Context(), tt.req)
+			wantCode(t, "CreateVolume", err, tt.want)
+			if diff := cmp.Diff(before, w.look(t)); diff != "" {
+				t.Errorf("the second call changed something (-before +after)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCreateVolume_TakesEveryNameOfTheSpecification(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	p := w.start(t)
+	same := strings.Repeat("n", 120)
+	ids := map[string]string{}
+	for _, name := range []string{strings.Repeat("a", 128), "snapshot-1", "x_tdata", "pvc 1", "päc", "a/b", "-x", "..", same + "1", same + "2", "a\tb"} {
+		v := mustCreate(t, p, createReq(name, "thick", 4*mib))
+		if other, taken := ids[v.GetVolumeId()]; taken || len(v.GetVolumeId()) > 128 {
+			t.Errorf("%q has ID %q, %d bytes, also of %q", name, v.GetVolumeId(), len(v.GetVolumeId()), other)
+		}
+		ids[v.GetVolumeId()] = name
+	}
+	for id := range ids {
+		mustDelete(t, p, id)
+	}
+}
+
+// A fixed timeout that kills lvcreate leaves half a volume: harvester/harvester#11728.
+func TestCreateVolume_DeadlineNeitherKillsNorForgets(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	p := w.start(t)
+	entered, release := make(chan struct{}), make(chan struct{})
+	p.lvm.SetHook(func(ctx context.Context, c lvmfake.Call) error {
+		if c.Op == lvmfake.OpCreate && c.Phase == lvmfake.Before && c.Ref.Name == "slow" {
+			close(entered)
+			<-release
+		}
+		return nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := p.controller.CreateVolume(ctx, createReq("slow", "thick", 8*mib))
+		first <- err
+	}()
+	<-entered
+	short, cancelShort := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancelShort()
+	_, err := p.controller.CreateVolume(short, createReq("waiting", "thick", 8*mib))
+	wantCode(t, "CreateVolume behind a hanging LVM", err, codes.DeadlineExceeded)
+	_, err = p.controller.CreateVolume(t.Context(), createReq("slow", "thick", 8*mib))
+	wantCode(t, "the same volume meanwhile", err, codes.Aborted)
+	_, err = p.controller.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "vg-a/slow"})
+	wantCode(t, "its deletion meanwhile", err, codes.Aborted)
+	if _, err := p.controller.ListVolumes(t.Context(), &csi.ListVolumesRequest{}); err != nil {
+		t.Errorf("ListVolumes while LVM hangs: %v", err)
+	}
+	if _, err := p.controller.GetCapacity(t.Context(), &csi.GetCapacityRequest{}); err != nil {
+		t.Errorf("GetCapacity while LVM hangs: %v", err)
+	}
+	cancel()
+	wantCode(t, "the first call", <-first, codes.Canceled)
+	close(release)
+	v := eventually(t, p, createReq("slow", "thick", 8*mib))
+	if v.GetVolumeId() != "vg-a/slow" {
+		t.Errorf("volume %q", v.GetVolumeId())
+	}
+	if got := len(w.look(t)["vg-a"].Volumes); got != 1 {
+		t.Errorf("%d volumes, want the one; what waited was given up without a trace", got)
+	}
+}
+
+// eventually repeats a call for as long as it is told to.
+func eventually(t *testing.T, p *process, req *csi.CreateVolumeRequest) *csi.Volume {
+	t.Helper()
+	for {
+		resp, err := p.controller.CreateVolume(t.Context(), req)
+		switch status.Code(err) {
+		case codes.OK:
+			return resp.GetVolume()
+		case codes.Aborted:
+		default:
+			t.Fatalf("CreateVolume: %v", err)
+		}
+	}
+}
+
+func TestCreateVolume_LeavesOthersVolumesAlone(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		tags []string
+		want codes.Code
+	}{
+		{"nobody's", nil, codes.FailedPrecondition},
+		{"another driver's", []string{"csi-local/driver=other", "csi-local/name=pvc-1", "csi-local/pool=thick", "csi-local/state=new"}, codes.FailedPrecondition},
+		{"ours, and unreadable", []string{"csi-local/driver=" + testDriver}, codes.Internal},
+		{"ours, under another CSI name", []string{"csi-local/driver=" + testDriver, "csi-local/name=pvc-2", "csi-local/pool=thick", "csi-local/state=new"}, codes.FailedPrecondition},
+	} {
+		for _, known := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, known=%v", tt.name, known), func(t *testing.T) {
+				w := newWorld(t, worldOptions{})
+				p := w.start(t)
+				// By hand, so the driver's state does not have it until it asks.
+				_, err := w.client(t).Create(t.Context(), lvm.CreateRequest{
+					Ref: lvm.Ref{VolumeGroup: "vg-a", Name: "pvc-1"}, SegmentType: lvm.SegLinear, SizeBytes: 8 * mib, Tags: tt.tags,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if known {
+					if _, err := p.lvm.Refresh(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				before := w.look(t)
+				_, err = p.controller.CreateVolume(t.Context(), createReq("pvc-1", "thick", 8*mib))
+				wantCode(t, "CreateVolume", err, tt.want)
+				if diff := cmp.Diff(before, w.look(t)); diff != "" {
+					t.Errorf("(-before +after)\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestCreateVolume_HundredAtOnceWithOneName(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	p := w.start(t)
+	ids := hundred(t, p, func(int) *csi.CreateVolumeRequest { return createReq("pvc-1", "thick", 8*mib) })
+	if len(ids) != 1 || len(w.look(t)["vg-a"].Volumes) != 1 {
+		t.Errorf("answers %v, volumes %v; want one", ids, w.look(t)["vg-a"].Volumes)
+	}
+}
+
+func TestCreateVolume_HundredAtOnceWithOneNameInTwoPools(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	p := w.start(t)
+	var answers sync.Map
+	var running sync.WaitGroup
+	for i := range 100 {
+		running.Go(func() {
+			resp, err := p.controller.CreateVolume(t.Context(), createReq("pvc-1", []string{"thick", "thin"}[i%2], 8*mib))
+			switch status.Code(err) {
+			case codes.OK:
+				answers.Store(resp.GetVolume().GetVolumeId(), true)
+			case codes.Aborted, codes.AlreadyExists:
+			default:
+				t.Errorf("CreateVolume: %v", err)
+			}
+		})
+	}
+	running.Wait()
+	n := 0
+	answers.Range(func(_, _ any) bool { n++; return true })
+	if n != 1 {
+		t.Errorf("%d different volumes were answered, want 1", n)
+	}
+}
+
+func TestCreateVolume_HundredAtOnceWithDifferentNames(t *testing.T) {
+	for _, pool := range []string{"thick", "thin"} {
+		t.Run(pool, func(t *testing.T) {
+			w := newWorld(t, worldOptions{})
+			p := w.start(t)
+			before := w.look(t)
+			ids := hundred(t, p, func(i int) *csi.CreateVolumeRequest {
+				return createReq(fmt.Sprintf("pvc-%d", i), pool, 8*mib)
+			})
+			if len(ids) != 100 {
+				t.Errorf("%d volumes, want 100", len(ids))
+			}
+			var running sync.WaitGroup
+			for id := range ids {
+				running.Go(func() {
+					if _, err := p.controller.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: id}); err != nil {
+						t.Errorf("DeleteVolume: %v", err)
+					}
+				})
+			}
+			running.Wait()
+			if diff := cmp.Diff(before, w.look(t)); diff != "" {
+				t.Errorf("(-before +after)\n%s", diff)
+			}
+		})
+	}
+}
+
+// hundred makes 100 calls at once, each repeated while it is Aborted, and
+// returns the IDs that were answered.
+func hundred(t *testing.T, p *process, req func(i int) *csi.CreateVolumeRequest) map[string]bool {
+	t.Helper()
+	var mu sync.Mutex
+	ids := map[string]bool{}
+	var running sync.WaitGroup
+	for i := range 100 {
+		running.Go(func() {
+			for {
+				resp, err := p.controller.CreateVolume(t.Context(), req(i))
+				if status.Code(err) == codes.Aborted {
+					continue
+				}
+				if err != nil {
+					t.Errorf("CreateVolume: %v", err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				ids[resp.GetVolume().GetVolumeId()] = true
+				return
+			}
+		})
+	}
+	running.Wait()
+	return ids
+}
+
+// LVM knows nothing of the reserve and of the overprovision ratio: calls at once
+// must not overrun them, and must not stop short of them either.
+func TestCreateVolume_AtOnceFillsThePoolExactly(t *testing.T) {
+	for _, tt := range []struct {
+		pool   string
+		change func(*poolconfig.Pool)
+		want   int // volumes of 64 MiB
+	}{
+		{"thick", func(p *poolconfig.Pool) { p.ReserveBytes = 3 * gib }, 16},
+		{"thin", func(p *poolconfig.Pool) { p.OverprovisionRatio = 0.5 }, 16},
+	} {
+		t.Run(tt.pool, func(t *testing.T) {
+			w := newWorld(t, worldOptions{})
+			w.setPool(tt.pool, tt.change)
+			p := w.start(t)
+			var mu sync.Mutex
+			made := 0
+			var running sync.WaitGroup
+			for i := range 40 {
+				running.Go(func() {
+					_, err := p.controller.CreateVolume(t.Context(), createReq(fmt.Sprintf("pvc-%d", i), tt.pool, 64*mib))
+					mu.Lock()
+					defer mu.Unlock()
+					switch status.Code(err) {
+					case codes.OK:
+						made++
+					case codes.ResourceExhausted:
+					default:
+						t.Errorf("CreateVolume: %v", err)
+					}
+				})
+			}
+			running.Wait()
+			if made != tt.want {
+				t.Errorf("%d volumes were made, want %d", made, tt.want)
+			}
+			resp, err := p.controller.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: map[string]string{"pool": tt.pool}})
+			if err != nil || resp.GetAvailableCapacity() != 0 {
+				t.Errorf("available %d, %v; want 0", resp.GetAvailableCapacity(), err)
+			}
+		})
+	}
+}
+
+func TestCreateVolume_BrokenPoolsSendTheClaimElsewhere(t *testing.T) {
+	tp0 := lvm.Ref{VolumeGroup: "vg-b", Name: "tp0"}
+	for _, tt := range []struct {
+		name, pool string
+		breakIt    func(m *lvmfake.Machine) error
+		says       string
+	}{
+		{"a second group of the name", "thick", func(m *lvmfake.Machine) error {
+			_, err := m.AddGroup(lvmfake.Group{Name: "vg-a", Disks: []lvmfake.Disk{{SizeBytes: gib}}})
+			return err
+		}, "ambiguous"},
+		{"a disk missing", "thick", func(m *lvmfake.Machine) error { return m.SetDiskMissing("vg-a", "/dev/disk2", true) }, "physical volume"},
+		{"thin pool above its watermark", "thin", func(m *lvmfake.Machine) error {
+			return m.SetPoolHealth(tp0, lvmfake.PoolHealth{DataPercent: 91})
+		}, "available"},
+		{"thin pool's metadata above its watermark", "thin", func(m *lvmfake.Machine) error {
+			return m.SetPoolHealth(tp0, lvmfake.PoolHealth{MetadataPercent: 95})
+		}, "available"},
+		{"thin pool that needs repair", "thin", func(m *lvmfake.Machine) error {
+			return m.SetPoolHealth(tp0, lvmfake.PoolHealth{NeedsCheck: true})
+		}, "lvmthin(7)"},
+		{"thin pool that does not zero", "thin", func(m *lvmfake.Machine) error {
+			return m.SetPoolHealth(tp0, lvmfake.PoolHealth{NoZeroing: true})
+		}, "lvchange --zero y vg-b/tp0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, worldOptions{})
+			if err := tt.breakIt(w.machine); err != nil {
+				t.Fatal(err)
+			}
+			p := w.start(t)
+			_, err := p.controller.CreateVolume(t.Context(), createReq("pvc-1", tt.pool, 8*mib))
+			wantCode(t, "CreateVolume", err, codes.ResourceExhausted)
+			if !strings.Contains(status.Convert(err).Message(), tt.says) {
+				t.Errorf("message %q does not say %q", status.Convert(err).Message(), tt.says)
+			}
+			resp, err := p.controller.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: map[string]string{"pool": tt.pool}})
+			if err != nil || resp.GetMaximumVolumeSize().GetValue() != 0 {
+				t.Errorf("GetCapacity: %v, %v; want 0", resp, err)
+			}
+		})
+	}
+}
+
+// After a reboot nobody but us activates a thin pool, and an inactive one does
+// not say how full it is.
+func TestCreateVolume_ThinPoolAfterReboot(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	if err := w.machine.Reboot(); err != nil {
+		t.Fatal(err)
+	}
+	mustCreate(t, w.start(t), createReq("pvc-1", "thin", 8*mib))
+}
+
+// A linear volume under the thin pool's name is no pool: harvester/harvester#11728.
+func TestCreateVolume_ThinPoolOfAnotherType(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	w.setPool("thin", func(p *poolconfig.Pool) { p.ThinPool = "not-a-pool" })
+	p := w.start(t)
+	_, err := p.lvm.Create(t.Context(), lvm.CreateRequest{Ref: lvm.Ref{VolumeGroup: "vg-b", Name: "not-a-pool"}, SegmentType: lvm.SegLinear, SizeBytes: 8 * mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := w.look(t)
+	_, err = p.controller.CreateVolume(t.Context(), createReq("pvc-1", "thin", 8*mib))
+	wantCode(t, "CreateVolume", err, codes.ResourceExhausted)
+	if diff := cmp.Diff(before, w.look(t)); diff != "" {
+		t.Errorf("(-before +after)\n%s", diff)
+	}
+}
+
+// What LVM finds out after the driver's own check comes out with the right code too.
+func TestCreateVolume_LVMRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want codes.Code
+	}{
+		{lvm.ErrNoSpace, codes.ResourceExhausted},
+		{lvm.ErrThinPoolFull, codes.ResourceExhausted},
+		{lvm.ErrReport, codes.Unavailable},
+		{lvm.ErrUnavailable, codes.Unavailable},
+		{lvm.ErrFailed, codes.Internal},
+	} {
+		t.Run(tt.err.Error(), func(t *testing.T) {
+			w := newWorld(t, worldOptions{})
+			p := w.start(t)
+			p.lvm.SetHook(func(_ context.Context, c lvmfake.Call) error {
+				if c.Op == lvmfake.OpCreate {
+					return fmt.Errorf("hook: %w", tt.err)
+				}
+				return nil
+			})
+			_, err := p.controller.CreateVolume(t.Context(), createReq("pvc-1", "thick", 8*mib))
+			wantCode(t, "CreateVolume", err, tt.want)
+			if errors.Is(err, tt.err) {
+				t.Error("an error of Go came through gRPC")
+			}
+		})
+	}
+}
