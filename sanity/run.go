@@ -2,7 +2,10 @@ package sanity
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -23,8 +26,8 @@ type Variant struct {
 	Name string
 	// Endpoint is the driver's socket, such as unix:///csi/csi.sock. Variants may share it.
 	Endpoint string
-	// Dir is an existing folder below the driver's kubelet folder.
-	Dir string
+	// KubeletDir is the driver's; its folders pods and plugins exist.
+	KubeletDir string
 	// Parameters are the class's.
 	Parameters map[string]string
 	// Block asks for raw block volumes instead of file systems.
@@ -34,11 +37,18 @@ type Variant struct {
 	VolumeBytes, ExpandedBytes int64
 }
 
+// TargetPath is the folder above target paths, where kubelet has those of pods: the
+// driver tells by the place what a mount is.
+func (v Variant) TargetPath() string { return filepath.Join(v.KubeletDir, "pods", "sanity") }
+
+// StagingPath is where volumes are staged.
+func (v Variant) StagingPath() string { return filepath.Join(v.KubeletDir, "plugins", "sanity") }
+
 func (v Variant) config() csisanity.TestConfig {
 	c := csisanity.NewTestConfig()
 	c.Address = v.Endpoint
-	c.TargetPath = filepath.Join(v.Dir, "target")
-	c.StagingPath = filepath.Join(v.Dir, "staging")
+	c.TargetPath = v.TargetPath()
+	c.StagingPath = v.StagingPath()
 	c.TestVolumeSize = v.VolumeBytes
 	c.TestVolumeExpandSize = v.ExpandedBytes
 	c.TestVolumeParameters = v.Parameters
@@ -47,7 +57,32 @@ func (v Variant) config() csisanity.TestConfig {
 		c.TestVolumeAccessType = "block"
 	}
 	c.IdempotentCount = IdempotentCount
+	// A fresh folder for each spec: what one left behind must not fail all that follow.
+	c.CreateTargetDir = freshFolder
+	c.CreateStagingDir = freshFolder
+	c.CheckPath = pathKind
 	return c
+}
+
+func freshFolder(path string) (string, error) {
+	return os.MkdirTemp(filepath.Dir(path), filepath.Base(path)+"-")
+}
+
+// pathKind is csi-sanity's own check, which it leaves out when the folders are not its own.
+func pathKind(path string) (csisanity.PathKind, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return csisanity.PathIsNotFound, nil
+	case err != nil:
+		return "", err
+	case info.Mode().IsRegular():
+		return csisanity.PathIsFile, nil
+	case info.IsDir():
+		return csisanity.PathIsDir, nil
+	default:
+		return csisanity.PathIsOther, nil
+	}
 }
 
 // failures notes that a suite failed; the specs say why.

@@ -62,9 +62,10 @@ func SetUp(ctx context.Context, driver, folder string, disks []string) (*Bed, er
 	if err != nil {
 		return nil, err
 	}
-	// csi-sanity makes the folders of volumes itself, but not those above them.
-	if err := os.MkdirAll(filepath.Join(folder, "kubelet", "plugins", "sanity"), 0o750); err != nil {
-		return nil, err
+	for _, dir := range []string{"pods", "plugins"} {
+		if err := os.MkdirAll(filepath.Join(folder, "kubelet", dir), 0o750); err != nil {
+			return nil, err
+		}
 	}
 	node, err := nodeproc.Start(ctx, nodeproc.Options{Binary: driver, Folder: folder, Pools: poolsFile})
 	if err != nil {
@@ -93,7 +94,7 @@ func (b *Bed) Variants() []suite.Variant {
 	} {
 		for _, access := range []string{"filesystem", "block"} {
 			variants = append(variants, suite.Variant{
-				Name: kind.name + " " + access, Endpoint: b.Endpoint(), Dir: filepath.Join(b.node.KubeletDir(), "plugins", "sanity"),
+				Name: kind.name + " " + access, Endpoint: b.Endpoint(), KubeletDir: b.node.KubeletDir(),
 				Parameters: kind.parameters, Block: access == "block",
 				VolumeBytes: volumeBytes, ExpandedBytes: expandedBytes,
 			})

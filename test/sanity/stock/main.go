@@ -102,8 +102,8 @@ func runVariant(ctx context.Context, program, folder string, v suite.Variant, ad
 	}
 	cmd := exec.CommandContext(ctx, program,
 		"--csi.endpoint="+v.Endpoint,
-		"--csi.mountdir="+filepath.Join(v.Dir, "target"),
-		"--csi.stagingdir="+filepath.Join(v.Dir, "staging"),
+		"--csi.mountdir="+v.TargetPath(),
+		"--csi.stagingdir="+v.StagingPath(),
 		"--csi.testvolumeparameters="+parameters,
 		"--csi.testvolumeaccesstype="+access,
 		"--csi.testvolumesize="+strconv.FormatInt(v.VolumeBytes, 10),
