@@ -278,4 +278,3 @@ func (w *world) look(t testing.TB) map[string]picture {
 	}
 	return out
 }
-
