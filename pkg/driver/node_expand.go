@@ -133,7 +133,11 @@ func (d *Driver) extend(ctx context.Context, v volume, e expansion) (volume, err
 	if e.limitBytes > 0 && v.SizeBytes > e.limitBytes {
 		return volume{}, largerThanLimit.errorf(v.ID(), v.SizeBytes, e.limitBytes)
 	}
-	size, err := capacity.VolumeSize(v.shape(), capacity.FilesystemNone, max(e.requiredBytes, v.SizeBytes), e.limitBytes, group.ExtentSizeBytes)
+	required := e.requiredBytes
+	if required >= 0 {
+		required = max(required, v.SizeBytes) // negative is for VolumeSize to refuse
+	}
+	size, err := capacity.VolumeSize(v.shape(), capacity.FilesystemNone, required, e.limitBytes, group.ExtentSizeBytes)
 	if err != nil {
 		return volume{}, err
 	}
