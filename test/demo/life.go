@@ -252,7 +252,7 @@ func (n *node) nextTenant(ctx context.Context) error {
 	v := &volume{name: "pvc-next", pool: thickPool, required: n.database.bytes + n.journal.bytes}
 	for _, do := range []func(context.Context, *volume) error{
 		n.create,
-		func(ctx context.Context, v *volume) error { return n.stage(ctx, v, "") },
+		func(ctx context.Context, v *volume) error { return n.stage(ctx, v, ": no filesystem") },
 		n.publish, n.readZeros, n.unpublish, n.unstage, n.remove,
 	} {
 		if err := do(ctx, v); err != nil {

@@ -34,9 +34,9 @@ const (
 )
 
 type options struct {
-	backend string
-	color   string
-	driver  string // path of the built csi-local; set by the outer process for the inner one
+	backend  string
+	terminal string
+	driver   string // path of csi-local; the outer process sets it for the inner one
 }
 
 func main() {
@@ -50,17 +50,16 @@ func run(ctx context.Context, args []string, out *os.File) int {
 	var o options
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.StringVar(&o.backend, "backend", "auto", "where it runs: auto, uml (throwaway kernel) or host (loop devices)")
-	flags.StringVar(&o.color, "color", "auto", "coloured output: auto (on a terminal), always or never")
+	flags.StringVar(&o.terminal, "terminal", "auto", "colours and moving progress: auto (on a terminal), always or never")
 	flags.StringVar(&o.driver, "driver", "", "a csi-local binary to use instead of building one")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	colored := o.color == "always" || o.color == "auto" && isTerminal(out)
-	p := newPrinter(out, colored)
+	p := newPrinter(out, o.terminal == "always" || o.terminal == "auto" && isTerminal(out))
 	if vm.Inside() {
 		return inside(ctx, p, o.driver)
 	}
-	status, err := outside(ctx, p, o)
+	status, err := outside(ctx, p, out, o)
 	if err != nil {
 		p.failure(err, "")
 		return max(status, 1)
@@ -74,7 +73,7 @@ func isTerminal(f *os.File) bool {
 }
 
 // outside builds the driver and starts this same program in a machine with two disks.
-func outside(ctx context.Context, p *printer, o options) (int, error) {
+func outside(ctx context.Context, p *printer, out io.Writer, o options) (int, error) {
 	p.introduction(len(steps()))
 	dir, err := os.MkdirTemp("", "csi-local-demo-")
 	if err != nil {
@@ -95,18 +94,18 @@ func outside(ctx context.Context, p *printer, o options) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	color := "never"
-	if p.colored {
-		color = "always"
+	terminal := "never"
+	if p.terminal {
+		terminal = "always"
 	}
 	machine, err := vm.Start(ctx, vm.Options{
-		Command: []string{self, "--color", color, "--driver", driver},
+		Command: []string{self, "--terminal", terminal, "--driver", driver},
 		Disks:   []vm.Disk{{SizeBytes: diskBytes}, {SizeBytes: diskBytes}},
 		Backend: vm.Backend(o.backend),
 		Timeout: timeLimit,
-		Stdout:  p.out,
-		Stderr:  p.out,
-		Log:     io.Discard,
+		Stdout:  out,
+		Stderr:  out,
+		Log:     machineLog{p},
 	})
 	if err != nil {
 		return 1, err
@@ -114,6 +113,17 @@ func outside(ctx context.Context, p *printer, o options) (int, error) {
 	p.place(machine.Backend())
 	status, err := machine.Wait()
 	return vm.ExitStatus(status, err), err
+}
+
+// machineLog shows what the machine says of itself: why it runs where it does, and
+// whether it had to begin anew.
+type machineLog struct{ p *printer }
+
+func (l machineLog) Write(text []byte) (int, error) {
+	for line := range strings.Lines(string(text)) {
+		l.p.line("  machine  %s", strings.TrimPrefix(strings.TrimSpace(line), "vm: "))
+	}
+	return len(text), nil
 }
 
 func buildDriver(ctx context.Context, path string) error {

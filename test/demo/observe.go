@@ -128,24 +128,39 @@ func (pic *picture) readMounts(under string) error {
 	}
 	pic.mounts = map[string]string{}
 	for _, m := range mounts {
-		source := m.Source
+		source := lvmName(m.Source)
 		if m.Root != "/" { // a bind mount of one file: a block volume's device
-			source = "device " + m.Root
+			source = lvmName("/dev" + m.Root)
 		}
 		options, _, _ := strings.Cut(m.Options, ",")
-		where := strings.TrimPrefix(m.Mountpoint, under+"/")
-		pic.mounts[m.Mountpoint] = fmt.Sprintf("%s %s %s on %s", m.FSType, options, source, shorten(where))
+		pic.mounts[m.Mountpoint] = fmt.Sprintf("%-24s %9s  %-3s at %s", source, m.FSType, options, lastOf(m.Mountpoint))
 	}
 	return nil
 }
 
-// shorten leaves out the middle of a path that is too long for its line.
-func shorten(path string) string {
-	const limit = 48
-	if len(path) <= limit {
+// lvmName turns a device-mapper path into the volume's name, where it is one. A hyphen
+// within a name is doubled there, and a single one stands between the names.
+func lvmName(path string) string {
+	mapped, ok := strings.CutPrefix(path, "/dev/mapper/")
+	if !ok {
 		return path
 	}
-	return path[:12] + "…" + path[len(path)-(limit-13):]
+	const hyphen = "\x00"
+	name := strings.Replace(strings.ReplaceAll(mapped, "--", hyphen), "-", "/", 1)
+	return strings.ReplaceAll(name, hyphen, "-")
+}
+
+// lastOf keeps of a path its last two elements, and of a long one the beginning.
+func lastOf(path string) string {
+	const limit = 24
+	elements := strings.Split(path, "/")
+	elements = elements[max(0, len(elements)-2):]
+	for i, e := range elements {
+		if len(e) > limit {
+			elements[i] = e[:limit/3] + "…"
+		}
+	}
+	return "…/" + strings.Join(elements, "/")
 }
 
 // changesSince lists what is new, different or gone, each source in the order of its names.

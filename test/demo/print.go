@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -13,9 +14,12 @@ import (
 const (
 	// width is that of the widest line; terminals have 80 columns or more.
 	width = 96
-	// patience is how long a step may be silent before it says that it goes on.
-	patience = 3 * time.Second
+	// patience is how often a line says that something goes on, where lines stay.
+	patience = 5 * time.Second
 )
+
+// clearLine takes the cursor to the beginning of its line and empties it (ECMA-48, EL).
+const clearLine = "\r\x1b[K"
 
 // Colours of a terminal (ECMA-48, SGR).
 const (
@@ -27,54 +31,82 @@ const (
 	yellow = "33"
 )
 
-// printer writes for human eyes, a line at a time. A step and the progress that during
-// reports of it may write from two goroutines, as each line is one Write.
+// printer writes for human eyes, a line at a time. Its methods may be called from any
+// goroutine: a step writes from one, and the progress of it comes from another.
 type printer struct {
-	out     io.Writer
-	colored bool
+	// terminal tells that colours are understood, and that a line can be taken back.
+	terminal bool
+
+	mu       sync.Mutex // protects out and progress
+	out      io.Writer
+	progress bool // the cursor is at the end of a line of progress
 }
 
-func newPrinter(out io.Writer, colored bool) *printer { return &printer{out: out, colored: colored} }
+func newPrinter(out io.Writer, terminal bool) *printer { return &printer{out: out, terminal: terminal} }
 
 func (p *printer) paint(color, text string) string {
-	if !p.colored || text == "" {
+	if !p.terminal || text == "" {
 		return text
 	}
 	return "\x1b[" + color + "m" + text + "\x1b[" + plain + "m"
 }
 
-func (p *printer) line(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) }
+func (p *printer) line(format string, args ...any) {
+	p.write(fmt.Sprintf(format+"\n", args...), false)
+}
+
+// write takes a line of progress back before it writes text.
+func (p *printer) write(text string, progress bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.progress {
+		text = clearLine + text
+	}
+	p.progress = progress
+	_, _ = io.WriteString(p.out, text) // nobody to tell
+}
 
 func (p *printer) introduction(count int) {
 	p.line("%s: the life of real volumes on real LVM\n", p.paint(bold, "csi-local demo"))
-	p.line("  what   Two pools are made, one thick and one thin. The driver is started as a user would")
-	p.line("         start it. Then come the calls that csi-provisioner and kubelet make: create, stage,")
-	p.line("         publish, expand, and so on until all is deleted.")
-	p.line("  shown  after each step what changed in LVM (lvs, vgs) and in the mount table, and the time")
-	p.line("  length %d steps, about two minutes; the first run also compiles", count)
+	p.line("  what     Two pools are made, one thick and one thin. The driver is started as a user would")
+	p.line("           start it. Then come the calls that csi-provisioner and kubelet make: create, stage,")
+	p.line("           publish, expand, and so on until all is deleted.")
+	p.line("  shown    after each step what changed in LVM (lvs, vgs) and in the mount table, and the time")
+	p.line("  length   %d steps, about a minute; the first run also compiles", count)
 }
 
 func (p *printer) place(backend vm.Backend) {
-	text := "in a throwaway kernel (user-mode Linux), which takes a few seconds to boot; this machine's\n" +
-		"         disks are not touched, and what starts processes is slower than on a real node"
+	text := "in a throwaway kernel (user-mode Linux); this machine's disks are not touched, and\n" +
+		"           whatever starts a process takes several times as long as on a real node"
 	if backend == vm.Host {
 		text = "on this machine's own kernel, on loop devices that are removed afterwards"
 	}
-	p.line("  where  %s", text)
+	p.line("  where    %s", text)
 }
 
 // during runs something that may take long, and says so while it does.
 func (p *printer) during(what string, do func() error) error {
 	start, done := time.Now(), make(chan error, 1)
 	go func() { done <- do() }()
-	tick := time.NewTicker(patience)
+	interval := patience
+	if p.terminal {
+		interval = time.Second
+	}
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
 		case err := <-done:
+			if p.terminal {
+				p.write("", false)
+			}
 			return err
 		case <-tick.C:
-			p.line("    %s", p.paint(dim, fmt.Sprintf("… %s, %d s so far", what, int(time.Since(start).Seconds()))))
+			text := p.paint(dim, fmt.Sprintf("    … %s, %d s so far", what, int(time.Since(start).Seconds())))
+			if !p.terminal {
+				text += "\n"
+			}
+			p.write(text, p.terminal)
 		}
 	}
 }
@@ -132,7 +164,7 @@ func (p *printer) summary(done []finished, total time.Duration) {
 		left := fmt.Sprintf("  %2d  %s", i+1, f.title)
 		p.line("%s%s", left, rightOf(left, duration(f.took)))
 	}
-	left := "      in all"
+	left := "      in all, with the looks at LVM in between"
 	p.line("%s%s", p.paint(bold, left), p.paint(bold, rightOf(left, duration(total))))
 }
 

@@ -17,34 +17,29 @@ import (
 )
 
 const poolsFile = `pools:
-- name: ` + thickPool + `
-  volumeGroup: ` + thickGroup + `
-  type: thick
-  maxInlineSize: 1Gi
-- name: ` + thinPool + `
-  volumeGroup: ` + thinGroup + `
-  type: thin
-  thinPool: ` + thinPoolLV + `
-  overprovisionRatio: 2
+- {name: ` + thickPool + `, volumeGroup: ` + thickGroup + `, type: thick, maxInlineSize: 1Gi}
+- {name: ` + thinPool + `, volumeGroup: ` + thinGroup + `, type: thin, thinPool: ` + thinPoolLV + `, overprovisionRatio: 2}
 `
 
 const (
 	stopTime = time.Minute
 	callTime = 2 * time.Minute
-	logTail  = 30
+	// registryTime is how long kubelet has to wait for the socket after the driver is ready.
+	registryTime = 10 * time.Second
+	logTail      = 30
 )
 
 // startDriver starts csi-local and waits until it says that it is ready.
 func (n *node) startDriver(ctx context.Context) error {
+	for line := range strings.Lines(poolsFile) {
+		n.p.note("pools.yaml │ %s", strings.TrimSpace(line))
+	}
 	start := time.Now()
 	process, err := nodeproc.Start(ctx, nodeproc.Options{Binary: n.binary, Folder: n.dir, Pools: poolsFile})
 	if err != nil {
 		return err
 	}
 	n.driver = process
-	for _, line := range strings.Split(strings.TrimSpace(poolsFile), "\n") {
-		n.p.note("pools.yaml │ %s", line)
-	}
 	if err := n.showCommandLine(); err != nil {
 		return err
 	}
@@ -71,14 +66,11 @@ func (n *node) showCommandLine() error {
 func (n *node) register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	sockets, err := filepath.Glob(filepath.Join(n.driver.KubeletDir(), "plugins_registry", "*.sock"))
+	socket, err := n.registrationSocket(ctx)
 	if err != nil {
 		return err
 	}
-	if len(sockets) != 1 {
-		return fmt.Errorf("kubelet's registry has %d sockets, not one: %v", len(sockets), sockets)
-	}
-	conn, err := grpc.NewClient("unix://"+sockets[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
@@ -108,6 +100,29 @@ func (n *node) register(ctx context.Context) error {
 		return fmt.Errorf("NodeGetInfo: %v", about)
 	}
 	return nil
+}
+
+// registrationSocket waits for the driver's socket in kubelet's registry.
+func (n *node) registrationSocket(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, registryTime)
+	defer cancel()
+	pattern := filepath.Join(n.driver.KubeletDir(), "plugins_registry", "*.sock")
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
+		sockets, err := filepath.Glob(pattern)
+		if err != nil {
+			return "", err
+		}
+		if len(sockets) == 1 {
+			return sockets[0], nil
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return "", fmt.Errorf("%s: %d sockets, not one: %w", pattern, len(sockets), ctx.Err())
+		}
+	}
 }
 
 // stopDriver ends the driver as its pod is ended, and wants it to end well.
