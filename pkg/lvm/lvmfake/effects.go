@@ -84,7 +84,7 @@ func (m *Machine) usablePool(g *group, name string) error {
 	case pool == nil:
 		return fmt.Errorf("%w: Pool %s not found in Volume group %s.", lvm.ErrNotFound, name, g.name)
 	case pool.segType != lvm.SegThinPool:
-		return fmt.Errorf("%w: Logical volume %s/%s is not a thin pool.", lvm.ErrInvalid, g.name, name)
+		return fmt.Errorf("%w: Logical volume %s/%s is not a thin pool.", lvm.ErrNotFound, g.name, name)
 	case pool.pool.NeedsCheck:
 		return fmt.Errorf("%w: %s/%s", lvm.ErrThinPoolRepair, g.name, name)
 	case pool.pool.DataPercent >= 100 || pool.pool.MetadataPercent >= 100:
@@ -147,20 +147,22 @@ func (m *Machine) createPool(g *group, req lvm.ThinPoolRequest) error {
 	if v.places, err = g.allocatePool(v.extents, metadata); err != nil {
 		return err
 	}
+	v.pool.MetadataPercent = newPoolMetadataPercent
 	if err := m.register(g, v); err != nil {
 		return err
 	}
 	return m.activate(g, v)
 }
 
+// newPoolMetadataPercent is what a small pool without volumes reports.
+const newPoolMetadataPercent = 10
+
 func (m *Machine) remove(g *group, v *volume) error {
 	if err := g.unused(v); err != nil {
 		return err
 	}
-	for _, other := range g.volumes {
-		if other.thinPool == v.name {
-			return fmt.Errorf("%w: %s has volumes in it", lvm.ErrInUse, v.name)
-		}
+	if g.hasThin(v.name) {
+		return fmt.Errorf("%w: %s has volumes in it", lvm.ErrInUse, v.name)
 	}
 	if err := errors.Join(m.deactivate(g, v), m.store(g, v)); err != nil {
 		return err
@@ -168,7 +170,22 @@ func (m *Machine) remove(g *group, v *volume) error {
 	g.release(v.places)
 	delete(g.volumes, v.name)
 	g.dropSpare()
+	if pool := g.volumes[v.thinPool]; pool != nil && !g.hasThin(pool.name) {
+		pool.pool.DataPercent = 0
+		if pool.pool.Health == "out_of_data" {
+			pool.pool.Health = ""
+		}
+	}
 	return nil
+}
+
+func (g *group) hasThin(pool string) bool {
+	for _, v := range g.volumes {
+		if v.thinPool == pool {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *Machine) extend(g *group, v *volume, sizeBytes int64) error {

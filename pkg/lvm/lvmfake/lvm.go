@@ -144,6 +144,7 @@ func (l *LVM) inTurn(ctx context.Context, c Call, effect func() error) error {
 		return l.fail(c, err)
 	}
 	if err := effect(); err != nil {
+		l.read() // a failure is explained by what is so now
 		return l.fail(c, err)
 	}
 	if c.Op != OpRefresh {

@@ -1,6 +1,7 @@
 package lvmfake
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -179,6 +180,21 @@ func (m *Machine) Snapshot(origin lvm.Ref, name string, sizeBytes int64) error {
 		if v.segType == lvm.SegSnapshot {
 			return m.activate(g, v)
 		}
+		return nil
+	})
+}
+
+// Empty removes every volume of a group, whatever its state.
+func (m *Machine) Empty(groupName string) error {
+	return m.edit(groupName, func(g *group) error {
+		for _, v := range g.volumes {
+			if err := errors.Join(m.deactivate(g, v), m.store(g, v)); err != nil {
+				return err
+			}
+			g.release(v.places)
+			delete(g.volumes, v.name)
+		}
+		g.dropSpare()
 		return nil
 	})
 }

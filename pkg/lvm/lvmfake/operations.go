@@ -61,9 +61,12 @@ func (l *LVM) Activate(ctx context.Context, ref lvm.Ref) (lvm.LogicalVolume, err
 		if v.partial() {
 			return fmt.Errorf("%w: Refusing activation of partial LV %s", lvm.ErrPhysicalVolumeMissing, ref)
 		}
+		if v.pool.NeedsCheck {
+			return fmt.Errorf("%w: Check of pool %s failed. Manual repair required!", lvm.ErrThinPoolRepair, ref)
+		}
 		if pool := g.volumes[v.thinPool]; pool != nil {
 			if pool.pool.NeedsCheck {
-				return fmt.Errorf("%w: %s", lvm.ErrThinPoolRepair, v.thinPool)
+				return fmt.Errorf("%w: Check of pool %s/%s failed. Manual repair required!", lvm.ErrThinPoolRepair, g.name, pool.name)
 			}
 			if err := m.activate(g, pool); err != nil {
 				return err
