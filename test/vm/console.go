@@ -64,12 +64,15 @@ func (c *console) take(line string) {
 	}
 }
 
-// isNoise knows what every boot prints, good or bad.
+// isNoise knows what every boot prints, good or bad, and what a stack trace is padded
+// with: entries that are only left over on the stack.
 func isNoise(line string) bool {
-	return line == "" || strings.HasPrefix(line, "epollctl add err fd") ||
+	return strings.TrimSpace(line) == "" || staleFrame.MatchString(line) || strings.HasPrefix(line, "epollctl add err fd") ||
 		strings.HasPrefix(line, "Failed to initialize ubd device 0") ||
 		strings.HasPrefix(line, "mmapper_init")
 }
+
+var staleFrame = regexp.MustCompile(`^ *\[<[0-9a-f]+>\] \? `)
 
 func (c *console) tail() []string {
 	c.mu.Lock()

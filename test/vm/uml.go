@@ -2,7 +2,6 @@ package vm
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -43,7 +43,8 @@ func bootWith(kernel string) attempt {
 		if err := newSpec(o).write(dir); err != nil {
 			return 0, err
 		}
-		return boot(ctx, o, exec.Command(kernel, kernelArgs(dir, o.MemoryMiB, len(disks))...), disks, dir)
+		argv := append([]string{kernel}, kernelArgs(dir, o.MemoryMiB, len(disks))...)
+		return boot(ctx, o, argv, disks, dir)
 	}
 }
 
@@ -152,10 +153,12 @@ func closeAll(files []*os.File) {
 }
 
 // boot runs the kernel to its end and tells what became of the command.
-func boot(ctx context.Context, o Options, cmd *exec.Cmd, disks []*os.File, dir string) (int, error) {
+func boot(ctx context.Context, o Options, argv []string, disks []*os.File, dir string) (int, error) {
 	console, glitch := newConsole(o.Console), &glitchWatch{}
 	var lines report
 	sinks := []io.Writer{serialStdout: o.Stdout, serialStderr: io.MultiWriter(o.Stderr, glitch), serialControl: nil}
+	alive, kill := context.WithCancelCause(ctx)
+	defer kill(nil)
 	var readers sync.WaitGroup
 	var writers []*os.File
 	for i := range serialLines {
@@ -168,52 +171,74 @@ func boot(ctx context.Context, o Options, cmd *exec.Cmd, disks []*os.File, dir s
 		readers.Go(func() {
 			defer r.Close()
 			if i == serialControl {
-				lines.readAll(r, console)
+				lines.readAll(r, console, func() { kill(errRebooted) })
 				return
 			}
 			_, _ = io.Copy(sinks[i], r)
 			_, _ = io.Copy(io.Discard, r) // a full pipe would stop the kernel
 		})
 	}
-	cmd.Stdout, cmd.Stderr = console, console
-	cmd.ExtraFiles = slices.Concat(writers, disks)
-	cmd.Dir = "/"
-	cmd.Env = kernelEnv(os.Environ(), dir, o.MemoryMiB)
-	err := runKernel(ctx, cmd, func() { closeAll(writers) })
+	err := runKernel(alive, func(contained bool) *exec.Cmd {
+		cmd := kernelCommand(argv, contained)
+		cmd.Stdout, cmd.Stderr = console, console
+		cmd.ExtraFiles = slices.Concat(writers, disks)
+		cmd.Env = kernelEnv(os.Environ(), dir, o.MemoryMiB)
+		return cmd
+	}, func() { closeAll(writers) })
 	readers.Wait()
-	return verdict(ctx, o, &lines, console, glitch, err)
+	return verdict(alive, o, &lines, console, glitch, err)
 }
 
-// runKernel starts cmd and waits for it. started is called once the kernel holds its
-// descriptors, or will never do so.
-func runKernel(ctx context.Context, cmd *exec.Cmd, started func()) error {
-	// The group is killed as one: a kernel has a process for each process inside. The
-	// signal at the parent's death comes when the starting thread ends, so that thread
-	// is kept until the kernel is gone.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	ended, running := make(chan error, 1), make(chan struct{})
+// kernelCommand runs the kernel in a process group of its own, because it has a process
+// for each process inside. When it is contained, it is also alone with a shell in a
+// process namespace: the end of the shell, which comes with the end of this process, is
+// the end of all the others. The kernel cannot be the first process there itself, because
+// that one cannot be aborted, which is how the kernel panics.
+func kernelCommand(argv []string, contained bool) *exec.Cmd {
+	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if contained {
+		argv = append([]string{"/bin/sh", "-c", `"$0" "$@"; exit $?`}, argv...)
+		attr.Cloneflags = syscall.CLONE_NEWPID
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = attr
+	return cmd
+}
+
+// runKernel starts the kernel and waits for it. started is called once the kernel holds
+// its descriptors, or will never do so.
+func runKernel(ctx context.Context, command func(contained bool) *exec.Cmd, started func()) error {
+	ended, running := make(chan error, 1), make(chan *exec.Cmd, 1)
 	go func() {
+		// The signal at the parent's death comes when the starting thread ends, so that
+		// thread is kept until the kernel is gone.
 		runtime.LockOSThread()
+		cmd := command(true)
 		err := cmd.Start()
+		if errors.Is(err, syscall.EPERM) { // for root only, and not in every container
+			cmd = command(false)
+			err = cmd.Start()
+		}
 		started()
 		if err != nil {
 			ended <- err
 			return
 		}
-		close(running)
+		running <- cmd
 		ended <- cmd.Wait()
 	}()
 	select {
 	case err := <-ended:
 		return err
-	case <-running:
-	}
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		return <-ended
+	case cmd := <-running:
+		select {
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			return <-ended
+		}
 	}
 }
 
@@ -227,6 +252,8 @@ func verdict(ctx context.Context, o Options, r *report, c *console, glitch *glit
 		logf(o.Log, "out of memory: the throwaway kernel has %d MiB; give it more (%s)", o.MemoryMiB, line)
 	}
 	switch {
+	case errors.Is(context.Cause(ctx), errRebooted):
+		return 0, &DiedError{Reason: "was rebooted by the command", Console: c.tail()}
 	case r.exited:
 		return r.status, nil
 	case r.setup != "":
@@ -241,12 +268,19 @@ func verdict(ctx context.Context, o Options, r *report, c *console, glitch *glit
 	return 0, &DiedError{Reason: c.deathReason(r.started, ended), Console: c.tail()}
 }
 
-func (r *report) readAll(from io.Reader, c *console) {
+var errRebooted = errors.New("the throwaway kernel was rebooted")
+
+// readAll calls rebooted when init starts a second time: user-mode Linux starts itself
+// again, and would run the command for ever.
+func (r *report) readAll(from io.Reader, c *console, rebooted func()) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		if err := r.read(string(bytes.TrimRight(lines.Bytes(), "\r"))); err != nil {
+		if err := r.read(strings.TrimRight(lines.Text(), "\r")); err != nil {
 			fmt.Fprintf(c, "init's report: %v\n", err)
+		}
+		if r.boots > 1 {
+			rebooted()
 		}
 	}
 	_, _ = io.Copy(io.Discard, from)
