@@ -5,7 +5,7 @@ import "fmt"
 // complaint is a mistake that a user can make, with the words in which this
 // driver says so. The words name what is wrong, where, and what would be
 // right. Every complaint is a package-level variable of this package;
-// docs/errors.md is made from them (go test -run Errors -update).
+// docs/errors.md is made from them (go test ./pkg/driver -run Errors -update).
 type complaint struct {
 	// kind is the sentinel that decides the gRPC code.
 	kind error
