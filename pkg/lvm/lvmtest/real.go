@@ -234,24 +234,20 @@ func (r *Real) FillPool(t *testing.T, pool, thin lvm.LogicalVolume) {
 // DamagePool overwrites the superblock of the pool's metadata.
 func (r *Real) DamagePool(t *testing.T, pool lvm.LogicalVolume) {
 	t.Helper()
-	rows := r.Admin(t, "lvs", "-a", "--noheadings", "--units", "b", "--nosuffix", "--separator", " ",
-		"-o", "lv_name,devices,vg_extent_size,pe_start", pool.VolumeGroup)
-	for row := range strings.Lines(rows) {
-		fields := strings.Fields(row)
-		if len(fields) != 4 || fields[0] != "["+pool.Name+"_tmeta]" {
-			continue
-		}
-		disk, extents, _ := strings.Cut(strings.TrimSuffix(fields[1], ")"), "(")
-		first, errFirst := strconv.ParseInt(extents, 10, 64)
-		size, errSize := strconv.ParseInt(fields[2], 10, 64)
-		start, errStart := strconv.ParseInt(fields[3], 10, 64)
-		if errFirst != nil || errSize != nil || errStart != nil {
-			t.Fatalf("lvs says %q", row)
-		}
-		writeAt(t, disk, strings.Repeat("garbage ", 512), start+first*size)
-		return
+	lines := func(args ...string) []string {
+		return strings.Split(strings.TrimSpace(r.Admin(t, append(args, "--noheadings", "--units", "b", "--nosuffix")...)), "\n")
 	}
-	t.Fatalf("no metadata of %s in %q", pool.Name, rows)
+	where := lines("lvs", "-a", "-o", "devices", pool.VolumeGroup+"/"+pool.Name+"_tmeta")[0]
+	disk, extent, _ := strings.Cut(strings.Trim(where, " )"), "(")
+	geometry := strings.Fields(lines("pvs", "-o", "pe_start,vg_extent_size", disk)[0])
+	var numbers [3]int64
+	for i, text := range append(geometry, extent) {
+		var err error
+		if numbers[i], err = strconv.ParseInt(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeAt(t, disk, strings.Repeat("garbage ", 512), numbers[0]+numbers[1]*numbers[2])
 }
 
 // PullDisk hides the last disk by hiding its label.
