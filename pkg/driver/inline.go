@@ -169,7 +169,7 @@ func (d *Driver) mountInline(waitCtx, runCtx context.Context, v volume, use volu
 		return fmt.Errorf("target of inline volume %s: %w", v.ID(), err)
 	}
 	if err := d.mountFilesystem(runCtx, v, dev, use, target); err != nil {
-		return errors.Join(err, removeIfThere(target))
+		return errors.Join(err, d.undoTarget(runCtx, target))
 	}
 	return nil
 }

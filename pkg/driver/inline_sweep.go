@@ -34,25 +34,36 @@ func (d *Driver) sweepInline(ctx context.Context) {
 }
 
 // sweepOnce begins the deletion of every abandoned inline volume and waits for
-// none longer than ctx.
+// none: a device that hangs must not keep the others.
 func (d *Driver) sweepOnce(ctx context.Context) error {
+	volumes, err := d.abandoned(ctx)
+	for _, v := range volumes {
+		go d.deleteAbandoned(ctx, v)
+	}
+	return err
+}
+
+// abandoned returns the inline volumes without a pod, as far as it can be told.
+// Those whose deletion has begun are for resumeDeletions.
+func (d *Driver) abandoned(ctx context.Context) ([]volume, error) {
 	inv, err := d.inventory(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var found []volume
 	for _, v := range inv.volumes {
 		if v.EphemeralPodUID == "" || v.State == stateDeleting {
-			continue // the latter is for resumeDeletions
+			continue
 		}
 		abandoned, err := d.isAbandoned(v)
 		if err != nil {
-			return err
+			return found, err
 		}
 		if abandoned {
-			go d.deleteAbandoned(ctx, v)
+			found = append(found, v)
 		}
 	}
-	return nil
+	return found, nil
 }
 
 func (d *Driver) deleteAbandoned(ctx context.Context, v volume) {

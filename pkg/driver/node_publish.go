@@ -168,13 +168,13 @@ func (d *Driver) bindTarget(ctx context.Context, v volume, p publication, option
 		return fmt.Errorf("target of volume %s: %w", v.ID(), err)
 	}
 	err := d.mounter.Bind(ctx, p.source, p.target, options)
-	if err != nil {
-		return errors.Join(err, removeIfThere(p.target))
+	if err == nil {
+		err = d.checkMounted(p.target, number)
 	}
-	if err = d.checkMounted(p.target, number); err != nil {
-		return errors.Join(err, d.mounter.Unmount(ctx, p.target), removeIfThere(p.target))
+	if err == nil {
+		return nil
 	}
-	return nil
+	return errors.Join(err, d.undoTarget(ctx, p.target))
 }
 
 // makeTarget makes what a publication is bound to: a file for a device node,

@@ -116,17 +116,38 @@ func checkSame(v volume, m Mount, use volumeUse, options mountOptions, path stri
 // mountFilesystem mounts the volume and lets the file system fill it. After an
 // error nothing is mounted: kubelet need not call NodeUnstageVolume then.
 func (d *Driver) mountFilesystem(ctx context.Context, v volume, dev device, use volumeUse, path string) error {
-	if err := d.mounter.Mount(ctx, dev.path, path, v.FSType, use.options.forFilesystem(v.FSType)); err != nil {
-		return err
+	err := d.mounter.Mount(ctx, dev.path, path, v.FSType, use.options.forFilesystem(v.FSType))
+	if err == nil {
+		err = d.checkMounted(path, dev.number)
 	}
-	err := d.checkMounted(path, dev.number)
 	if err == nil && !use.readOnly() {
 		err = d.mounter.Grow(ctx, dev.path, path, v.FSType)
 	}
 	if err == nil {
 		return nil
 	}
-	return errors.Join(err, d.mounter.Unmount(ctx, path))
+	return errors.Join(err, d.undoMount(ctx, path))
+}
+
+// undoMount unmounts path if anything was mounted there: a tool may fail after
+// it has mounted. The caller knows that nothing was before.
+func (d *Driver) undoMount(ctx context.Context, path string) error {
+	table, err := d.mountTable()
+	if err != nil {
+		return err
+	}
+	if _, mounted := table.at(path); !mounted {
+		return nil
+	}
+	return d.mounter.Unmount(ctx, path)
+}
+
+// undoTarget is undoMount and removes path.
+func (d *Driver) undoTarget(ctx context.Context, path string) error {
+	if err := d.undoMount(ctx, path); err != nil {
+		return err
+	}
+	return removeIfThere(path)
 }
 
 // growStaged lets the file system of a staged volume fill it, in case an
@@ -148,13 +169,14 @@ func (d *Driver) bindDevice(ctx context.Context, dev device, path string, use vo
 	if use.readOnly() {
 		options = mountOptions{"ro"}
 	}
-	if err := d.mounter.Bind(ctx, dev.path, path, options); err != nil {
-		return errors.Join(err, removeIfThere(path))
+	err := d.mounter.Bind(ctx, dev.path, path, options)
+	if err == nil {
+		err = d.checkMounted(path, dev.number)
 	}
-	if err := d.checkMounted(path, dev.number); err != nil {
-		return errors.Join(err, d.mounter.Unmount(ctx, path), removeIfThere(path))
+	if err == nil {
+		return nil
 	}
-	return nil
+	return errors.Join(err, d.undoTarget(ctx, path))
 }
 
 // checkMounted makes sure that what is mounted at path is the device that was
