@@ -67,12 +67,15 @@ func (c *console) take(line string) {
 // isNoise knows what every boot prints, good or bad, and what a stack trace is padded
 // with: entries that are only left over on the stack.
 func isNoise(line string) bool {
-	return strings.TrimSpace(line) == "" || staleFrame.MatchString(line) || strings.HasPrefix(line, "epollctl add err fd") ||
-		strings.HasPrefix(line, "Failed to initialize ubd device 0") ||
-		strings.HasPrefix(line, "mmapper_init")
+	return strings.TrimSpace(line) == "" || bootNoise.MatchString(line) || staleFrame.MatchString(line)
 }
 
-var staleFrame = regexp.MustCompile(`^ *\[<[0-9a-f]+>\] \? `)
+var (
+	bootNoise = regexp.MustCompile(`^(epollctl add err fd|Failed to initialize ubd device 0|mmapper_init|` +
+		`SELinux: |This architecture does not have kernel memory|Core dump limits|\s(soft|hard) - |` +
+		`Checking .*(OK|none found)$|Adding \d+ bytes to physical memory)`)
+	staleFrame = regexp.MustCompile(`^ *\[<[0-9a-f]+>\] \? `)
+)
 
 func (c *console) tail() []string {
 	c.mu.Lock()
@@ -82,6 +85,11 @@ func (c *console) tail() []string {
 		lines = append(lines, string(c.partial))
 	}
 	return lines
+}
+
+// shows says whether one of the last lines matches the expression.
+func (c *console) shows(expression string) bool {
+	return regexp.MustCompile(expression).MatchString(strings.Join(c.tail(), "\n"))
 }
 
 func (c *console) outOfMemory() string {
@@ -133,10 +141,12 @@ func (g *glitchWatch) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// seen returns the message, which is on the console when init itself was hit.
-func (g *glitchWatch) seen(c *console) string {
-	if g.line != "" {
-		return g.line
+// glitchSeen returns the message; it is on the console when init itself was hit.
+func glitchSeen(c *console, watches []*glitchWatch) string {
+	for _, watch := range watches {
+		if watch.line != "" {
+			return watch.line
+		}
 	}
 	return glitchLine.FindString(strings.Join(c.tail(), "\n"))
 }

@@ -74,6 +74,10 @@ type Options struct {
 	MemoryMiB int
 	// Modules are loaded in a throwaway kernel beside BaseModules.
 	Modules []string
+	// RAID6 makes a throwaway kernel fit for RAID 6, and for btrfs with its raid5 and raid6
+	// profiles. Without it, using them makes the kernel panic: the choice of their
+	// algorithm, made at boot and by measurement, takes longer than the rest of the boot.
+	RAID6 bool
 	// Udev runs a udevd with the host's rules, as a real node does.
 	Udev bool
 	// PowerCut says that the caller means to call CutPower, which only UML can do.
@@ -153,6 +157,9 @@ func (o *Options) validate() error {
 		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" || strings.ContainsRune(kv, 0) {
 			bad("environment %q: use NAME=VALUE", kv)
 		}
+	}
+	if o.Backend == Host && len(o.Modules) > 0 {
+		bad("modules are not loaded into the host's own kernel: use uml, or load them before")
 	}
 	for _, arg := range o.Command {
 		if strings.ContainsRune(arg, 0) {

@@ -25,6 +25,11 @@ const (
 // findKernel returns the path of the user-mode Linux kernel, or what has to be
 // installed.
 func findKernel() (string, error) {
+	if raceEnabled {
+		return "", &MissingError{Backend: UML,
+			Problem: "this program is built with the race detector, which needs more address space than user-mode Linux has",
+			Remedy:  "build it, or run the tests, without -race; or run as root on a host with device mapper"}
+	}
 	kernel, err := lookPath(kernelName)
 	if err != nil {
 		return "", missingPackage("linux.uml is not installed")

@@ -43,7 +43,7 @@ func bootWith(kernel string) attempt {
 		if err := newSpec(o).write(dir); err != nil {
 			return 0, err
 		}
-		argv := append([]string{kernel}, kernelArgs(dir, o.MemoryMiB, len(disks))...)
+		argv := append([]string{kernel}, kernelArgs(dir, o)...)
 		return boot(ctx, o, argv, disks, dir)
 	}
 }
@@ -73,19 +73,22 @@ var plainPath = regexp.MustCompile(`^[A-Za-z0-9/._+-]+$`)
 
 // kernelArgs is the kernel's command line. Everything of the caller's own choice goes
 // another way, so nothing here has to be quoted.
-func kernelArgs(dir string, memoryMiB, disks int) []string {
+func kernelArgs(dir string, o Options) []string {
 	args := []string{
-		fmt.Sprintf("mem=%dM", memoryMiB),
+		fmt.Sprintf("mem=%dM", o.MemoryMiB),
 		"uml_dir=" + dir + "/", "umid=kernel",
 		"rootfstype=hostfs", "rootflags=/", "ro",
 		"init=" + dir + "/init", envInit + "=" + dir,
 		"con=null", "con0=null,fd:1",
-		"loglevel=5", "selinux=0", "cryptomgr.notests", "initcall_blacklist=raid6_select_algo", "pty.legacy_count=0",
+		"loglevel=5", "selinux=0", "cryptomgr.notests", "pty.legacy_count=0",
+	}
+	if !o.RAID6 {
+		args = append(args, "initcall_blacklist=raid6_select_algo")
 	}
 	for i := range serialLines {
 		args = append(args, fmt.Sprintf("ssl%d=null,fd:%d", i, firstSerialFD+i))
 	}
-	for i := range disks {
+	for i := range o.Disks {
 		// The path of a descriptor works for a file without a name, and needs no quoting.
 		args = append(args, fmt.Sprintf("ubd%c=/proc/self/fd/%d", 'b'+i, firstDiskFD+i))
 	}
@@ -154,9 +157,15 @@ func closeAll(files []*os.File) {
 
 // boot runs the kernel to its end and tells what became of the command.
 func boot(ctx context.Context, o Options, argv []string, disks []*os.File, dir string) (int, error) {
-	console, glitch := newConsole(o.Console), &glitchWatch{}
+	console := newConsole(o.Console)
 	var lines report
-	sinks := []io.Writer{serialStdout: o.Stdout, serialStderr: io.MultiWriter(o.Stderr, glitch), serialControl: nil}
+	// On stdout, because tests print there what their programs had on stderr.
+	watches := []*glitchWatch{serialStdout: {}, serialStderr: {}}
+	sinks := []io.Writer{
+		serialStdout:  io.MultiWriter(watches[serialStdout], o.Stdout),
+		serialStderr:  io.MultiWriter(watches[serialStderr], o.Stderr),
+		serialControl: nil,
+	}
 	alive, kill := context.WithCancelCause(ctx)
 	defer kill(nil)
 	var readers sync.WaitGroup
@@ -186,7 +195,7 @@ func boot(ctx context.Context, o Options, argv []string, disks []*os.File, dir s
 		return cmd
 	}, func() { closeAll(writers) })
 	readers.Wait()
-	return verdict(alive, o, &lines, console, glitch, err)
+	return verdict(alive, o, &lines, console, glitchSeen(console, watches), err)
 }
 
 // kernelCommand runs the kernel in a process group of its own, because it has a process
@@ -244,9 +253,9 @@ func runKernel(ctx context.Context, command func(contained bool) *exec.Cmd, star
 
 // verdict puts together what the kernel's init said, how the kernel ended and why it may
 // have been killed.
-func verdict(ctx context.Context, o Options, r *report, c *console, glitch *glitchWatch, ended error) (int, error) {
-	if line := glitch.seen(c); line != "" && (!r.exited || r.status != 0) && ctx.Err() == nil {
-		return 0, &GlitchError{Line: line}
+func verdict(ctx context.Context, o Options, r *report, c *console, glitch string, ended error) (int, error) {
+	if glitch != "" && (!r.exited || r.status != 0) && ctx.Err() == nil {
+		return 0, &GlitchError{Line: glitch}
 	}
 	if line := c.outOfMemory(); line != "" {
 		logf(o.Log, "out of memory: the throwaway kernel has %d MiB; give it more (%s)", o.MemoryMiB, line)
@@ -265,7 +274,11 @@ func verdict(ctx context.Context, o Options, r *report, c *console, glitch *glit
 	if ended != nil && !errors.As(ended, &exit) {
 		return 0, fmt.Errorf("start the throwaway kernel: %w", ended)
 	}
-	return 0, &DiedError{Reason: c.deathReason(r.started, ended), Console: c.tail()}
+	reason := c.deathReason(r.started, ended)
+	if !o.RAID6 && c.shows(`\[(async_pq|raid6_pq)\]|raid56`) {
+		reason += "; RAID 6 has to be asked for in the options"
+	}
+	return 0, &DiedError{Reason: reason, Console: c.tail()}
 }
 
 var errRebooted = errors.New("the throwaway kernel was rebooted")

@@ -69,6 +69,7 @@ func flagSet(f *flags) *flag.FlagSet {
 		o.Modules = append(o.Modules, strings.Split(text, ",")...)
 		return nil
 	})
+	set.BoolVar(&o.RAID6, "raid6", false, "make a throwaway kernel fit for RAID 6, which takes a second longer to boot")
 	set.StringVar(&o.Dir, "dir", "", "working `FOLDER` of the command (default: this one)")
 	set.DurationVar(&f.cutAfter, "cut-after", 0, "cut the power after this `TIME`, boot included, and exit with 137")
 	set.BoolVar(&f.console, "console", false, "show on stderr what the throwaway kernel prints")
