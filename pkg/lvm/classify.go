@@ -8,8 +8,8 @@ import (
 
 // failure is all that is known about a command that did not succeed.
 type failure struct {
+	ch     change
 	cmd    Command
-	ref    Ref
 	before *State
 	after  *State // nil if it could not be read
 	result Result
@@ -30,9 +30,11 @@ func patterns() []pattern {
 		{"insufficient free space", ErrNoSpace},
 		{"Insufficient suitable allocatable extents", ErrNoSpace},
 		{"Insufficient free space", ErrNoSpace},
+		{"must not exceed number of physical volumes", ErrNoSpace},
 		{"in use.", ErrInUse},
 		{"is used by another device", ErrInUse},
 		{"contains a filesystem in use", ErrInUse},
+		{"Snapshot origin volumes can be resized only while inactive", ErrInUse},
 		{"Free space in pool", ErrThinPoolFull},
 		{"Cannot create new thin volume, free space in thin pool", ErrThinPoolFull},
 		{"needs check", ErrThinPoolRepair},
@@ -42,6 +44,8 @@ func patterns() []pattern {
 		{"while PVs are missing", ErrPhysicalVolumeMissing},
 		{"Refusing activation of partial LV", ErrPhysicalVolumeMissing},
 		{"Failed to find logical volume", ErrNotFound},
+		{"not found in Volume group", ErrNotFound}, // the thin pool
+		{"is not a thin pool", ErrNotFound},
 	}
 }
 
@@ -58,48 +62,66 @@ func kindOf(err error) error {
 	return ErrFailed
 }
 
+// errNothingDone: a guarded command found nothing to do, for a reason that the
+// state does not show (any more).
+var errNothingDone = errors.New("LVM did nothing")
+
 // classify says what a failure means: first by what exists now, then by LVM's words.
 func classify(f failure) error {
 	if f.cause != nil {
 		// lvm died or babbled. What it did is in the state, which is fresh now.
 		return ErrUnavailable
 	}
-	if f.after != nil {
-		if kind := classifyByState(f); kind != nil {
-			return kind
-		}
+	if kind := classifyByState(f); kind != nil {
+		return kind
+	}
+	if f.result.ExitCode == 0 {
+		return errNothingDone
 	}
 	for _, p := range patterns() {
 		if slices.ContainsFunc(f.result.Failures(), func(m string) bool { return strings.Contains(m, p.words) }) {
 			return p.kind
 		}
 	}
-	if f.result.ExitCode == 3 {
+	if f.result.ExitCode == invalidCommandLine {
 		return ErrInvalid
 	}
 	return ErrFailed
 }
 
+// invalidCommandLine is lvm's exit code for arguments that it cannot parse (lvm(8)).
+const invalidCommandLine = 3
+
 // classifyByState returns nil if the states do not tell.
 func classifyByState(f failure) error {
-	vg, ok := f.after.VolumeGroup(f.ref.VolumeGroup)
+	ref := f.ch.ref
+	vg, ok := f.after.VolumeGroup(ref.VolumeGroup)
 	if !ok {
-		return kindOf(f.after.Problems[f.ref.VolumeGroup])
+		return kindOf(f.after.Problems[ref.VolumeGroup])
 	}
-	lv, exists := vg.LogicalVolume(f.ref.Name)
-	creating := f.cmd.Name == "lvcreate"
-	if _, existed := f.before.LogicalVolume(f.ref); creating && exists && existed {
-		return ErrExists
+	lv, exists := vg.LogicalVolume(ref.Name)
+	if f.cmd.Name == "lvcreate" {
+		if _, existed := f.before.LogicalVolume(ref); exists && existed {
+			return ErrExists
+		}
+		return nil
 	}
-	if !creating && !exists {
+	if !exists {
 		return ErrNotFound
 	}
-	if f.cmd.Name == "lvremove" || slices.Contains(f.cmd.Args, "-an") && !creating {
-		if lv.Open || slices.ContainsFunc(vg.LogicalVolumes, func(s LogicalVolume) bool {
-			return s.SegmentType == SegSnapshot && s.Origin == lv.Name
-		}) {
-			return ErrInUse
-		}
+	if errors.Is(f.after.Problems[ref.VolumeGroup], ErrPhysicalVolumeMissing) && f.ch.guarded {
+		return ErrPhysicalVolumeMissing
+	}
+	if f.ch.op == opRemove && (lv.Open || holdsOthers(vg, lv.Name)) {
+		return ErrInUse
 	}
 	return nil
+}
+
+// holdsOthers tells whether the volume is the origin of a thick snapshot or a
+// thin pool with volumes in it.
+func holdsOthers(vg VolumeGroup, name string) bool {
+	return slices.ContainsFunc(vg.LogicalVolumes, func(other LogicalVolume) bool {
+		return other.SegmentType == SegSnapshot && other.Origin == name || other.ThinPool == name
+	})
 }

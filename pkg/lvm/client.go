@@ -18,8 +18,9 @@ import (
 // time from any goroutine; commands run one after the other, in the order in
 // which they were asked for.
 type Client struct {
-	opts Options
-	udev bool // udevd makes the device nodes
+	opts    Options
+	udev    bool // udevd makes the device nodes
+	devices devices
 
 	// turns holds one element while somebody runs commands. What follows
 	// belongs to whoever holds the turn.
@@ -58,7 +59,7 @@ func NewClient(opts Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		opts: opts, udev: udevWanted(opts),
+		opts: opts, udev: udevWanted(opts), devices: devices{sysDir: opts.SysDir, stat: statBlockDevice},
 		turns: make(chan struct{}, 1), learned: map[string]string{}, backedUp: map[string]int64{},
 		firstState: make(chan struct{}), changed: make(chan struct{}, 1),
 		closing: make(chan struct{}), ended: make(chan struct{}),
@@ -79,9 +80,9 @@ func (c *Client) prepareRunDir() error {
 	if err := os.MkdirAll(discoveryDir, 0o700); err != nil {
 		return fmt.Errorf("LVM run folder: %w", err)
 	}
-	base := configFile{devDir: c.opts.DevDir, lockDir: c.opts.LockDir, udev: c.udev}
+	base := configFile{devDir: c.opts.DevDir, lockDir: c.opts.LockDir, udev: c.udev, session: !c.opts.PlainExec}
 	everything := base
-	everything.discovery = true
+	everything.discovery, everything.session = true, false
 	for path, config := range map[string]configFile{c.opts.RunDir: base, discoveryDir: everything} {
 		text, err := config.render()
 		if err != nil {

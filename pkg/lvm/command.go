@@ -139,8 +139,25 @@ func validThinPool(req ThinPoolRequest) error {
 	return validTags(req.Tags)
 }
 
-func removeCommand(ref Ref) Command {
-	return Command{Name: "lvremove", Args: []string{"-y", ref.String()}}
+// removeCommand removes the volume only if it is no origin of a thick snapshot
+// and no thin pool with volumes (-y would remove those with it) and, as guard
+// says, no disk is missing.
+// uuid, if known, makes sure that it is still the same volume.
+func removeCommand(ref Ref, uuid string) Command {
+	selection := guard(ref) + ` && lv_role!=thickorigin && (segtype!="thin-pool" || thin_count=0)`
+	if uuid != "" {
+		selection += ` && lv_uuid="` + uuid + `"`
+	}
+	return Command{Name: "lvremove", Args: []string{"-y", "-S", selection, ref.VolumeGroup}}
+}
+
+// guard selects the volume (lvmreport(7), SELECTION), provided that LVM sees
+// all disks of the volume group. LVM itself would carry on: if an administrator
+// has just added a disk, which our filter does not let pass yet, lvremove and
+// lvchange write new metadata without it, and if it holds volumes already, mark
+// it as missing. LVM evaluates the selection under the volume group's lock.
+func guard(ref Ref) string {
+	return `vg_missing_pv_count=0 && lv_name="` + ref.Name + `"`
 }
 
 func extendCommand(ref Ref, extents int64) Command {
@@ -167,5 +184,5 @@ func changeTagsCommand(ref Ref, add, remove []string) Command {
 	for _, tag := range add {
 		args = append(args, "--addtag="+tag)
 	}
-	return Command{Name: "lvchange", Args: append(args, ref.String())}
+	return Command{Name: "lvchange", Args: append(args, "-S", guard(ref), ref.VolumeGroup)}
 }

@@ -16,6 +16,9 @@ type configFile struct {
 	// RAIDs and multipath devices are on.
 	discovery bool
 	udev      bool
+	// session: the file is read by the lvm shell, which ends each log with the
+	// command's status.
+	session bool
 }
 
 // render returns the text of lvm.conf. What is not set is LVM's default.
@@ -61,7 +64,7 @@ allocation {
 log {
 	# The shell's answers: one JSON document for each command.
 	report_command_log = 1
-	command_log_selection = "%[7]s"
+	command_log_selection = "%[6]s"
 	command_log_cols = "log_type,log_object_type,log_object_name,log_message,log_ret_code"
 	silent = 0
 	verbose = 0
@@ -95,20 +98,25 @@ activation {
 	udev_rules = %[5]d
 	monitoring = 0
 	retry_deactivation = 1
-	# A command that would leave a raid half working must be asked for by name.
 	activation_mode = "degraded"
-	auto_set_activation_skip = %[6]d
 }
 dmeventd {
 	executable = ""
 }
-`, c.devDir, filter, yes(c.discovery), c.lockDir, yes(c.udev), 1, logSelection)
+`, c.devDir, filter, yes(c.discovery), c.lockDir, yes(c.udev), c.logSelection())
 	return b.String(), nil
 }
 
-// logSelection: every row. A selection that leaves rows out makes LVM write
-// JSON that is none (a comma after the last element).
-const logSelection = "all"
+// logSelection leaves out the status of every object that a report looked at,
+// two rows for each volume. LVM writes JSON that is none, a comma after the last
+// element, if the selection leaves out the last row; in the shell that one is
+// the command's status, elsewhere it may be any.
+func (c configFile) logSelection() string {
+	if c.session {
+		return "log_type!=status || log_object_type=cmd"
+	}
+	return "all"
+}
 
 func (c configFile) filter() (string, error) {
 	if c.discovery {

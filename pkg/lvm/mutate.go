@@ -3,22 +3,33 @@ package lvm
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
 // change is one mutating command.
 type change struct {
-	op     string // for errors, when no command was built
-	ref    Ref
-	verify func(before *State, vg VolumeGroup) error
+	op  string // for errors that come before there is a command
+	ref Ref
 	// build makes the command; an empty one means that there is nothing to do.
 	build func(before *State, vg VolumeGroup) (Command, error)
+	// guarded: the command selects its object (-S), so that it does nothing and
+	// succeeds if a condition does not hold. LVM checks it under its lock.
+	guarded bool
+	// settle waits for what the command's success brings; nil if for nothing.
+	settle func(vg VolumeGroup) error
 	// patch is what the command's success does to the state.
 	patch func(before *State) *State
-	// done tells from a fresh state, after the command failed, that what was
-	// wanted is so all the same.
-	done func(after *State) bool
+	// done tells, from a fresh state after a command without success, that what
+	// was wanted is so all the same. died: lvm gave no answer, so the command
+	// may have worked.
+	done func(before, after *State, died bool) bool
 }
+
+// attempts is how often a command is run when its failure was explained by
+// something that has been put right since: a disk that was added to the volume
+// group by somebody else, and is in the filter now.
+const attempts = 2
 
 // apply runs a change: exactly one LVM command if it succeeds.
 func (c *Client) apply(ctx context.Context, ch change) error {
@@ -31,28 +42,50 @@ func (c *Client) apply(ctx context.Context, ch change) error {
 	if err != nil {
 		return ch.fail(err)
 	}
-	cmd, err := ch.build(before, vg)
-	if err != nil {
-		return ch.fail(err)
+	for left := attempts - 1; ; left-- {
+		cmd, err := ch.build(before, vg)
+		if err != nil {
+			return ch.fail(err)
+		}
+		if cmd.Name == "" {
+			return nil
+		}
+		result, err := c.observe(ctx, c.runner, cmd, t.waited)
+		if errors.Is(err, ErrTimeout) || errors.Is(err, ErrInvalid) {
+			return ch.fail(err)
+		}
+		if err == nil && result.ExitCode == 0 && (!ch.guarded || didSomething(result)) {
+			return c.succeed(ch, before, vg)
+		}
+		after, again, failure := c.explain(ctx, ch, cmd, before, result, err)
+		if failure == nil || !again || left == 0 {
+			return failure
+		}
+		before = after
+		vg, _ = after.VolumeGroup(ch.ref.VolumeGroup)
 	}
-	if cmd.Name == "" {
-		return nil
+}
+
+func (c *Client) succeed(ch change, before *State, vg VolumeGroup) error {
+	var err error
+	if ch.settle != nil {
+		err = ch.settle(vg)
 	}
-	result, err := c.observe(ctx, c.runner, cmd, t.waited)
-	if err == nil && result.ExitCode == 0 {
+	if err == nil {
 		after := *ch.patch(before)
 		c.publish(&after)
-		c.noteChange()
-		return nil
 	}
-	if errors.Is(err, ErrTimeout) || errors.Is(err, ErrInvalid) {
-		return ch.fail(err)
-	}
-	return c.explain(ctx, ch, cmd, before, result, err)
+	c.noteChange()
+	return err
+}
+
+// didSomething: LVM says a word about each object that it changed.
+func didSomething(r Result) bool {
+	return slices.ContainsFunc(r.Log, func(e LogEntry) bool { return e.Type == "print" })
 }
 
 // usable returns the state and the volume group, read anew if the group was
-// not usable when last seen. A physical volume that is missing does not forbid
+// not there when last seen. A physical volume that is missing does not forbid
 // everything; LVM decides.
 func (c *Client) usable(ctx context.Context, name string, waited time.Duration) (*State, VolumeGroup, error) {
 	state := c.state.Load()
@@ -76,22 +109,32 @@ func has(s *State, group string) bool {
 	return ok
 }
 
-// explain finds out what a failed command means, from a fresh state first.
-func (c *Client) explain(ctx context.Context, ch change, cmd Command, before *State, result Result, cause error) error {
+// explain finds out what a command without success means, from a fresh state
+// first. The error is nil if what was wanted is so all the same; again tells
+// that the reason has gone.
+func (c *Client) explain(ctx context.Context, ch change, cmd Command, before *State, result Result, cause error,
+) (after *State, again bool, err error) {
+	devicesBefore := c.layout.devices
 	// The caller's time may be up; the truth is wanted all the same.
-	after, err := c.read(context.WithoutCancel(ctx), 0)
-	if err == nil && ch.done != nil && ch.done(after) {
-		return nil
-	}
-	out := &Error{Op: cmd.Name, Object: ch.ref.String(), ExitCode: result.ExitCode, Messages: result.Failures(), Cause: cause}
-	if err != nil {
-		after = nil
-		if out.Cause == nil {
-			out.Cause = err
+	after, readErr := c.read(context.WithoutCancel(ctx), 0)
+	if readErr != nil {
+		return nil, false, &Error{
+			Kind: ErrUnavailable, Op: cmd.Name, Object: ch.ref.String(), ExitCode: result.ExitCode,
+			Messages: result.Failures(), Cause: errOr(cause, readErr),
 		}
 	}
-	out.Kind = classify(failure{cmd: cmd, ref: ch.ref, before: before, after: after, result: result, cause: cause})
-	return out
+	if ch.done != nil && ch.done(before, after, cause != nil) {
+		return after, false, nil
+	}
+	kind := classify(failure{ch: ch, cmd: cmd, before: before, after: after, result: result, cause: cause})
+	again = has(after, ch.ref.VolumeGroup) && after.Problems[ch.ref.VolumeGroup] == nil && cause == nil &&
+		(!slices.Equal(devicesBefore, c.layout.devices) || kind == errNothingDone)
+	if kind == errNothingDone {
+		kind = ErrFailed
+	}
+	return after, again, &Error{
+		Kind: kind, Op: cmd.Name, Object: ch.ref.String(), ExitCode: result.ExitCode, Messages: result.Failures(), Cause: cause,
+	}
 }
 
 // fail wraps an error that came before a command was run.

@@ -110,6 +110,7 @@ func (c *Client) rediscover(ctx context.Context, wanted []VolumeGroupSelector) e
 func (c *Client) configure(devices []string) error {
 	text, err := configFile{
 		devDir: c.opts.DevDir, lockDir: c.opts.LockDir, devices: devices, udev: c.udev,
+		session: !c.opts.PlainExec,
 	}.render()
 	if err != nil {
 		return err

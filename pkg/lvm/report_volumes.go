@@ -48,7 +48,7 @@ func (row lvRow) logicalVolume(f *fields, vgName, devDir string, seg segRow, foo
 		lv.Stripes = n
 	}
 	if lv.Active {
-		lv.Major, lv.Minor = deviceNumber(f, row)
+		lv.Major, lv.Minor = kernelNumber(f, row)
 	}
 	switch lv.SegmentType {
 	case SegThinPool:
@@ -61,7 +61,7 @@ func (row lvRow) logicalVolume(f *fields, vgName, devDir string, seg segRow, foo
 	return lv
 }
 
-func deviceNumber(f *fields, row lvRow) (major, minor int) {
+func kernelNumber(f *fields, row lvRow) (major, minor int) {
 	major, errMajor := strconv.Atoi(row.Major)
 	minor, errMinor := strconv.Atoi(row.Minor)
 	if errMajor != nil || errMinor != nil || major < -1 || minor < -1 {

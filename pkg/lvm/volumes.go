@@ -24,6 +24,15 @@ func (c *Client) Create(ctx context.Context, req CreateRequest) (LogicalVolume, 
 		return createCommand(req, vg.ExtentSizeBytes)
 	}
 	ch.patch = func(before *State) *State { return withVolume(before, lv) }
+	ch.done = func(before, after *State, died bool) bool {
+		_, was := before.LogicalVolume(req.Ref)
+		now, is := after.LogicalVolume(req.Ref)
+		if !died || was || !is || now.SegmentType != lv.SegmentType || !slices.Equal(now.Tags, lv.Tags) {
+			return false
+		}
+		lv = now
+		return true
+	}
 	if err := c.apply(ctx, ch); err != nil {
 		return LogicalVolume{}, err
 	}
@@ -58,12 +67,20 @@ func (c *Client) CreateThinPool(ctx context.Context, req ThinPoolRequest) (Logic
 // Remove deactivates and removes a volume. The error matches ErrNotFound if it
 // is not there, ErrInUse if it is open or the origin of a thick snapshot.
 func (c *Client) Remove(ctx context.Context, ref Ref) error {
-	ch := change{op: "lvremove", ref: ref}
+	ch := change{op: opRemove, guarded: true, ref: ref}
 	if err := validRef(ref); err != nil {
 		return ch.fail(err)
 	}
-	ch.build = func(*State, VolumeGroup) (Command, error) { return removeCommand(ref), nil }
+	ch.build = func(_ *State, vg VolumeGroup) (Command, error) {
+		lv, _ := vg.LogicalVolume(ref.Name)
+		return removeCommand(ref, lv.UUID), nil
+	}
 	ch.patch = func(before *State) *State { return withoutVolume(before, ref) }
+	ch.done = func(before, after *State, died bool) bool {
+		_, was := before.LogicalVolume(ref)
+		_, is := after.LogicalVolume(ref)
+		return died && was && !is
+	}
 	return c.apply(ctx, ch)
 }
 
@@ -96,7 +113,7 @@ func (c *Client) Extend(ctx context.Context, ref Ref, sizeBytes int64) (LogicalV
 		return extendCommand(ref, extents), nil
 	}
 	ch.patch = func(before *State) *State { return withVolume(before, lv) }
-	ch.done = func(after *State) bool {
+	ch.done = func(_, after *State, _ bool) bool {
 		now, ok := after.LogicalVolume(ref)
 		lv = now
 		return ok && now.SizeBytes >= sizeBytes
@@ -108,17 +125,39 @@ func (c *Client) Extend(ctx context.Context, ref Ref, sizeBytes int64) (LogicalV
 }
 
 // Activate makes the device node appear and returns the volume with its device
-// number. A volume whose right node is there already costs no command.
+// number. If the right node is there already, no command is run. The error
+// matches ErrUnavailable if the volume is active and its node does not appear.
 func (c *Client) Activate(ctx context.Context, ref Ref) (LogicalVolume, error) {
 	ch := change{op: "lvchange", ref: ref}
 	if err := validRef(ref); err != nil {
 		return LogicalVolume{}, ch.fail(err)
 	}
+	if lv, ok := c.activeNow(ref); ok {
+		return lv, nil
+	}
+	var number deviceNumber
 	ch.build = func(*State, VolumeGroup) (Command, error) { return activateCommand(ref), nil }
-	ch.patch = func(before *State) *State { return before }
+	ch.settle = func(vg VolumeGroup) error {
+		lv, _ := vg.LogicalVolume(ref.Name)
+		var err error
+		number, err = c.awaitDevice(ctx, ref, vg.UUID, lv.UUID)
+		return err
+	}
+	ch.patch = func(before *State) *State {
+		lv, ok := before.LogicalVolume(ref)
+		if !ok {
+			return before
+		}
+		lv.Active, lv.Major, lv.Minor = true, number.major, number.minor
+		return withVolume(before, lv)
+	}
 	if err := c.apply(ctx, ch); err != nil {
 		return LogicalVolume{}, err
 	}
+	if lv, ok := c.state.Load().LogicalVolume(ref); ok {
+		return lv, nil
+	}
+	// Made by somebody else since the last report.
 	state, err := c.Refresh(ctx)
 	if err != nil {
 		return LogicalVolume{}, ch.fail(err)
@@ -128,6 +167,22 @@ func (c *Client) Activate(ctx context.Context, ref Ref) (LogicalVolume, error) {
 		return lv, &Error{Kind: ErrNotFound, Op: ch.op, Object: ref.String()}
 	}
 	return lv, nil
+}
+
+// activeNow tells, without a process, whether the volume's device is there.
+func (c *Client) activeNow(ref Ref) (LogicalVolume, bool) {
+	state := c.state.Load()
+	if state == nil {
+		return LogicalVolume{}, false
+	}
+	vg, _ := state.VolumeGroup(ref.VolumeGroup)
+	lv, ok := vg.LogicalVolume(ref.Name)
+	if !ok || !lv.Active {
+		return LogicalVolume{}, false
+	}
+	number, err := c.devices.find(lv.Path, ref, vg.UUID, lv.UUID)
+	lv.Major, lv.Minor = number.major, number.minor
+	return lv, err == nil
 }
 
 // Deactivate makes the device go away; the error matches ErrInUse if it is open.
@@ -171,10 +226,12 @@ func (c *Client) Rename(ctx context.Context, ref Ref, newName string) error {
 	return c.apply(ctx, ch)
 }
 
+const opRemove = "lvremove"
+
 // ChangeTags adds and removes tags in one command; adding a tag that is there
 // and removing one that is not are no errors. No tag may be in both.
 func (c *Client) ChangeTags(ctx context.Context, ref Ref, add, remove []string) error {
-	ch := change{op: "lvchange", ref: ref}
+	ch := change{op: "lvchange", ref: ref, guarded: true}
 	if err := validRef(ref); err != nil {
 		return ch.fail(err)
 	}
@@ -191,6 +248,10 @@ func (c *Client) ChangeTags(ctx context.Context, ref Ref, add, remove []string) 
 			return before
 		}
 		return withVolume(before, retagged(lv, add, remove))
+	}
+	ch.done = func(_, after *State, _ bool) bool {
+		lv, ok := after.LogicalVolume(ref)
+		return ok && slices.Equal(lv.Tags, retagged(lv, add, remove).Tags)
 	}
 	return c.apply(ctx, ch)
 }
