@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 func (r *parameterReader) pool() string {
@@ -129,29 +127,4 @@ func oneOf[T ~string](r *parameterReader, key string, allowed []T) T {
 	}
 	r.add(key, value, "is not known", want)
 	return ""
-}
-
-// maxQuantityBytes bounds what the quantity parser is given: a number with a
-// million digits is valid and slow.
-const maxQuantityBytes = 64
-
-// ParseBytes reads a quantity as Kubernetes writes it ("10Gi", "1500M",
-// "1073741824") as a number of bytes, not negative. Fractions of a byte are
-// rounded up, as Kubernetes does.
-func ParseBytes(text string) (int64, error) {
-	if len(text) > maxQuantityBytes {
-		return 0, fmt.Errorf("quantity %q has more than %d characters", shorten(text), maxQuantityBytes)
-	}
-	q, err := resource.ParseQuantity(text)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a quantity such as 10Gi", text)
-	}
-	if q.Sign() < 0 {
-		return 0, fmt.Errorf("quantity %q is negative", text)
-	}
-	// Value saturates; a figure beyond it would silently become another.
-	if q.CmpInt64(1<<63-1) > 0 {
-		return 0, fmt.Errorf("quantity %q is more than a 64-bit number of bytes", text)
-	}
-	return q.Value(), nil
 }

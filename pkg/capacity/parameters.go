@@ -147,6 +147,10 @@ func (r *parameterReader) finish() error {
 		if slices.Contains(r.known, key) || strings.HasPrefix(key, kubernetesPrefix) {
 			continue
 		}
+		if key == ParamSize {
+			r.problems = append(r.problems, &ParameterError{Key: key, Problem: "is for inline volumes only", Want: "the size in the claim"})
+			continue
+		}
 		want := "one of " + strings.Join(r.known, ", ")
 		if closest := ClosestName(key, r.known); closest != "" {
 			want = closest

@@ -87,14 +87,19 @@ func stripeRows(diskFree []int64, n int) int64 {
 	return rows
 }
 
-// largestMirror is the largest RAID1 volume: rows of one extent for each copy on
-// a disk of its own, less the rows that hold the metadata, and all of it within
-// what is available.
+// largestMirror is the largest RAID1 volume whose every copy, metadata included,
+// has a disk of its own. LVM would go on and lay parts of two copies on one disk,
+// at different places, when no free disk is left; the loss of that disk would
+// then be the loss of the volume.
 func (u ThickUsage) largestMirror(shape Shape, availableBytes int64) int64 {
-	copies := shape.copiesOrStripes()
-	rows := min(stripeRows(u.DiskFreeExtents, int(copies)), availableBytes/u.ExtentSizeBytes/copies)
-	// Metadata grows with the data in steps, so it may be one too many here,
-	// never one too few.
-	metadata := raidMetadataExtents(saturatingMultiply(rows, u.ExtentSizeBytes), u.ExtentSizeBytes)
-	return saturatingMultiply(max(rows-metadata, 0), u.ExtentSizeBytes)
+	copies := int(shape.copiesOrStripes())
+	free := slices.Sorted(slices.Values(u.DiskFreeExtents))
+	if len(free) < copies {
+		return 0
+	}
+	leg := min(free[len(free)-copies], availableBytes/u.ExtentSizeBytes/int64(copies))
+	// Metadata grows with the data in steps, so this may be one too many, never
+	// one too few.
+	metadata := raidMetadataExtents(saturatingMultiply(leg, u.ExtentSizeBytes), u.ExtentSizeBytes)
+	return saturatingMultiply(max(leg-metadata, 0), u.ExtentSizeBytes)
 }

@@ -38,37 +38,33 @@ const taperPoints = 10
 // bytes: (data size − reserve) × ratio less what others have, but never more
 // than the volumes that exist and the headroom. The headroom is the whole pool
 // until ten percentage points below a watermark; from there it shrinks by a
-// tenth with each point, to 0 at the watermark. While the pool's fill is
-// unknown the headroom is 0.
+// tenth with each point, to 0 at the watermark (a watermark below ten: from an
+// empty pool on). While the pool's fill is unknown the headroom is 0.
 //
 // Outside that range creating or deleting a volume of ours does not change it.
 func (u ThinUsage) Allocatable() int64 {
-	promised := u.promised()
-	headroom := saturatingMultiply(promised/taperPoints, u.headroomTenths())
-	if u.headroomTenths() == taperPoints {
-		headroom = promised
-	}
+	promised := max(ScaleBytes(max(u.DataBytes-u.ReserveBytes, 0), u.OverprovisionRatio)-u.OtherVirtualBytes, 0)
+	headroom := min(headroomBelow(promised, u.DataPercent, u.DataWatermarkPercent),
+		headroomBelow(promised, u.MetadataPercent, u.MetadataWatermarkPercent))
 	return min(promised, saturatingAdd(u.OwnVirtualBytes, headroom))
 }
 
-// promised is the pool's size in virtual bytes, for this driver's volumes.
-func (u ThinUsage) promised() int64 {
-	return max(ScaleBytes(max(u.DataBytes-u.ReserveBytes, 0), u.OverprovisionRatio)-u.OtherVirtualBytes, 0)
-}
-
-// headroomTenths goes down in whole steps, so that a slowly filling pool makes
+// headroomBelow goes down in whole steps, so that a slowly filling pool makes
 // ten changes of the published figure and not one with each write.
-func (u ThinUsage) headroomTenths() int64 {
-	return min(tenthsBelow(u.DataPercent, u.DataWatermarkPercent),
-		tenthsBelow(u.MetadataPercent, u.MetadataWatermarkPercent))
-}
-
-func tenthsBelow(percent float64, watermark int) int64 {
+func headroomBelow(promised int64, percent float64, watermark int) int64 {
 	if !(percent >= 0 && percent <= 100) { // also false for NaN
 		return 0
 	}
-	points := math.Floor(float64(watermark) - percent)
-	return int64(max(min(points, taperPoints), 0))
+	steps := int64(min(taperPoints, watermark))
+	left := int64(math.Floor(float64(watermark) - percent))
+	switch {
+	case left <= 0:
+		return 0
+	case left >= steps:
+		return promised
+	default:
+		return saturatingMultiply(promised/steps, left)
+	}
 }
 
 // Allocated is what this driver's volumes occupy now, in virtual bytes.
