@@ -75,7 +75,7 @@ func (r createRequest) find(inv *inventory) (v volume, found bool, err error) {
 }
 
 func (d *Driver) create(ctx context.Context, inv *inventory, r createRequest) (volume, error) {
-	if err := d.activateThinPool(ctx, inv, r); err != nil {
+	if err := d.activatePool(ctx, inv, r.pool); err != nil {
 		return volume{}, err
 	}
 	group, ok := inv.state.VolumeGroup(r.ref.VolumeGroup)
@@ -108,21 +108,4 @@ func (d *Driver) create(ctx context.Context, inv *inventory, r createRequest) (v
 		klog.FromContext(ctx).V(2).Info("Created volume", "logicalVolume", lv.Ref().String(), "pool", v.Pool, "sizeBytes", v.SizeBytes)
 	}
 	return v, err
-}
-
-// activateThinPool makes LVM say how full an inactive thin pool is. After a
-// reboot nobody else activates it, and without that figure it takes no volumes.
-func (d *Driver) activateThinPool(ctx context.Context, inv *inventory, r createRequest) error {
-	if r.pool.Type != capacity.PoolThin {
-		return nil
-	}
-	ref := lvm.Ref{VolumeGroup: r.pool.VolumeGroup, Name: r.pool.ThinPool}
-	pool, ok := inv.state.LogicalVolume(ref)
-	if !ok || pool.SegmentType != lvm.SegThinPool || pool.Active {
-		return nil
-	}
-	if _, err := d.volumes.Activate(ctx, ref); err != nil {
-		return fmt.Errorf("pool %s on node %s: %w", r.pool.Name, d.nodeName, err)
-	}
-	return nil
 }

@@ -44,7 +44,7 @@ func (d *Driver) sweepOnce(ctx context.Context) error {
 }
 
 // abandoned returns the inline volumes without a pod, as far as it can be told.
-// Those whose deletion has begun are for resumeDeletions.
+// Those whose deletion has begun are for doChores.
 func (d *Driver) abandoned(ctx context.Context) ([]volume, error) {
 	inv, err := d.inventory(ctx)
 	if err != nil {

@@ -81,7 +81,7 @@ func removeStaleSocket(ctx context.Context, path string) error {
 // Serve answers CSI calls on the listener until ctx ends. Then it refuses new
 // calls with Unavailable, waits until the running effects have ended, however
 // long LVM takes, and returns. Wipes are broken off; the next start takes them
-// up again. It also does what is left to do from before: see resumeDeletions
+// up again. It also does what is left to do from before: see doChores
 // and sweepInline.
 func (d *Driver) Serve(ctx context.Context, listener net.Listener) error {
 	logger := klog.FromContext(ctx)
@@ -93,7 +93,7 @@ func (d *Driver) Serve(ctx context.Context, listener net.Listener) error {
 	background, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var chores sync.WaitGroup
-	chores.Go(func() { d.resumeDeletions(background) })
+	chores.Go(func() { d.doChores(background) })
 	chores.Go(func() { d.sweepInline(background) })
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()

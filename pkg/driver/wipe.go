@@ -72,12 +72,10 @@ func (d *Driver) wipePolicy(v volume) capacity.WipePolicy {
 }
 
 // openable makes sure that the volume's device node is there and is the
-// volume's. The state may be behind: a volume that was deactivated and
-// activated by hand has another number, and the old one may be another's.
+// volume's; if it is, no process is started. The state may be behind: a volume
+// that was deactivated and activated by hand has another number, and the old
+// one may be another's.
 func (d *Driver) openable(ctx context.Context, v volume) (volume, error) {
-	if v.Active && d.devices.Check(v.Path, v.Major, v.Minor) == nil {
-		return v, nil
-	}
 	lv, err := d.volumes.Activate(ctx, v.Ref())
 	if err != nil {
 		return volume{}, err
