@@ -39,7 +39,7 @@ func (d *Driver) freshVolume(ctx context.Context, v volume) (volume, error) {
 	switch {
 	case !ok:
 		return volume{}, fmt.Errorf("%w: %s", errNotFound, v.ID())
-	case fresh.UUID != v.UUID:
+	case v.UUID != "" && fresh.UUID != v.UUID: // LVM tells the UUID of what we just made with the next report
 		return volume{}, fmt.Errorf("%w: %s was replaced by another volume of its name", errNotReady, v.ID())
 	}
 	return fresh, checkAlive(fresh)
