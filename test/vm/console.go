@@ -36,15 +36,15 @@ func (c *console) Write(p []byte) (int, error) {
 	}
 	c.partial = append(c.partial, p...)
 	for {
-		end := bytes.IndexByte(c.partial, '\n')
-		if end < 0 && len(c.partial) < maxLineBytes {
+		end, after := bytes.IndexByte(c.partial, '\n'), 1
+		if end < 0 && len(c.partial) <= maxLineBytes {
 			return len(p), nil
 		}
-		if end < 0 {
-			end = len(c.partial) - 1
+		if end < 0 || end > maxLineBytes {
+			end, after = maxLineBytes, 0
 		}
 		c.take(strings.TrimRight(string(c.partial[:end]), "\r"))
-		c.partial = c.partial[end+1:]
+		c.partial = c.partial[end+after:]
 	}
 }
 

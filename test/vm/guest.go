@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -140,7 +141,7 @@ func (s *spec) runCommand(stdout, stderr *os.File) int {
 	defer stderr.Close()
 	fail := func(err error) int {
 		fmt.Fprintf(stderr, "vm: cannot run %s: %v\n", args[0], err)
-		if errors.Is(err, os.ErrNotExist) {
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
 			return 127
 		}
 		return 126
