@@ -3,25 +3,33 @@ package capacity
 import "strings"
 
 // ClosestName returns the one of known that word was probably meant to be, or
-// "" when none is near. Case, '-' and '_' do not count as differences, and a
-// key written without its prefix ("fstype") is found.
+// "" when none is near. Case, '-' and '_' do not count as differences; a key
+// written without its prefix ("fstype") and the beginning of a key are found.
 func ClosestName(word string, known []string) string {
-	const shortest = 3 // of a part that says anything
 	best, bestDistance := "", 1<<30
 	for _, candidate := range known {
-		w, c := normalize(word), normalize(candidate)
-		d := editDistance(w, c)
-		if len(w) >= shortest && strings.HasSuffix(c, "/"+w) {
-			d = 0
-		}
-		if d < bestDistance {
+		if d, near := distance(normalize(word), normalize(candidate)); near && d < bestDistance {
 			best, bestDistance = candidate, d
 		}
 	}
-	if bestDistance <= max(1, min(len(word), len(best))/3) {
-		return best
+	return best
+}
+
+// distance tells how far word is from candidate and whether that is near
+// enough to be a slip.
+func distance(word, candidate string) (d int, near bool) {
+	const shortestPart = 4 // that says anything
+	limit := max(1, min(len(word), len(candidate))/3)
+	d = editDistance(word, candidate)
+	if len(word) >= shortestPart {
+		if strings.HasSuffix(candidate, "/"+word) {
+			return 0, true
+		}
+		if strings.HasPrefix(candidate, word) {
+			d = min(d, limit)
+		}
 	}
-	return ""
+	return d, d <= limit
 }
 
 func normalize(s string) string {

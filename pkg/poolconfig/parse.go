@@ -83,8 +83,13 @@ func (r *reader) file(root value) Config {
 	if _, ok := top[fieldPools]; !ok {
 		r.add(root, "the field pools is missing; want a list of pools")
 	}
-	general := r.entries(top, PoolFields())
-	config := Config{pools: r.build(general), nodes: map[string][]Pool{}}
+	general := r.entries(top)
+	for _, e := range general {
+		if v, ok := e.fields[fieldAbsent]; ok {
+			r.add(v, "belongs in the entry of a node; to offer the pool on no node, leave it out")
+		}
+	}
+	config := Config{pools: r.build(general, ""), nodes: map[string][]Pool{}}
 	nodes, ok := top[fieldNodes]
 	if !ok {
 		return config
@@ -94,21 +99,21 @@ func (r *reader) file(root value) Config {
 		if problem := nodeNameProblem(name); problem != "" {
 			r.add(named[name], "%s", problem)
 		}
-		own := r.entries(r.mapping(named[name], []string{fieldPools}), NodePoolFields())
-		config.nodes[name] = r.build(r.merge(general, own))
+		own := r.entries(r.mapping(named[name], []string{fieldPools}))
+		config.nodes[name] = r.build(r.merge(general, own), " on node "+name)
 	}
 	return config
 }
 
 // entries reads the list of pools in f; names must be there and differ.
-func (r *reader) entries(f fields, known []string) []entry {
+func (r *reader) entries(f fields) []entry {
 	pools, ok := f[fieldPools]
 	if !ok {
 		return nil
 	}
 	var out []entry
 	for _, element := range r.list(pools) {
-		e := entry{at: element, fields: r.mapping(element, known)}
+		e := entry{at: element, fields: r.mapping(element, NodePoolFields())}
 		if e.fields == nil {
 			continue
 		}

@@ -12,8 +12,8 @@ import (
 )
 
 // build turns entries into pools, sorted by name, and checks that no two of
-// them use the same space.
-func (r *reader) build(entries []entry) []Pool {
+// them use the same space. where, which may be empty, tells the node.
+func (r *reader) build(entries []entry, where string) []Pool {
 	type space struct{ volumeGroup, thinPool string }
 	users := map[space]string{}
 	pools := make([]Pool, 0, len(entries))
@@ -24,8 +24,8 @@ func (r *reader) build(entries []entry) []Pool {
 		}
 		s := space{pool.VolumeGroup, pool.ThinPool}
 		if other, taken := users[s]; taken {
-			r.add(e.fields[fieldVolumeGroup], "pool %q uses the same %s as pool %q; each would promise all of it",
-				pool.Name, spaceName(pool), other)
+			r.add(e.fields[fieldVolumeGroup], "pool %q uses the same %s as pool %q%s; each would promise all of it",
+				pool.Name, spaceName(pool), other, where)
 		}
 		users[s] = pool.Name
 		pools = append(pools, pool)

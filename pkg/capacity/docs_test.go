@@ -1,0 +1,159 @@
+package capacity
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const classesDoc = "../../docs/storageclasses.md"
+
+func readDoc(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// rows returns the table under a heading, by the name in its first column.
+func rows(t *testing.T, doc, heading string) map[string][]string {
+	t.Helper()
+	_, section, found := strings.Cut(doc, "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("no heading %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n#")
+	out := map[string][]string{}
+	for line := range strings.Lines(section) {
+		if strings.HasPrefix(line, "| `") {
+			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+			for i := range cells {
+				cells[i] = strings.TrimSpace(cells[i])
+			}
+			out[strings.Trim(cells[0], "`")] = cells[1:]
+		}
+	}
+	return out
+}
+
+func TestDocs_EveryParameterAndNoOther(t *testing.T) {
+	doc := readDoc(t, classesDoc)
+	class := rows(t, doc, "## Parameters")
+	if diff := cmp.Diff(ClassParameterKeys(), slices.Sorted(maps.Keys(class))); diff != "" {
+		t.Error(diff)
+	}
+	inline := rows(t, doc, "## Inline volumes")
+	all := append(slices.Collect(maps.Keys(class)), slices.Collect(maps.Keys(inline))...)
+	slices.Sort(all)
+	if diff := cmp.Diff(InlineParameterKeys(), slices.DeleteFunc(all, func(k string) bool { return k == ParamMkfsOptions })); diff != "" {
+		t.Error(diff)
+	}
+	if !strings.Contains(doc, "except `mkfsOptions`") {
+		t.Error("the text does not say which class parameter inline volumes do not have")
+	}
+	var layouts []string
+	for _, l := range ClassLayouts() {
+		layouts = append(layouts, string(l))
+	}
+	if diff := cmp.Diff(slices.Sorted(slices.Values(layouts)), slices.Sorted(maps.Keys(rows(t, doc, "### Layouts")))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDocs_NumbersAreThoseOfTheCode(t *testing.T) {
+	doc := readDoc(t, classesDoc)
+	sizes := rows(t, doc, "### Sizes")
+	for _, fs := range Filesystems() {
+		if want := fmt.Sprintf("%d MiB", fs.MinimumBytes()>>20); len(sizes) != len(Filesystems()) || sizes[string(fs)][0] != want {
+			t.Errorf("%s: got %v, want %s", fs, sizes[string(fs)], want)
+		}
+	}
+	class := rows(t, doc, "## Parameters")
+	for key, want := range map[string]string{
+		ParamStripes: fmt.Sprintf("2 to %d", MaxStripes),
+		ParamMirrors: fmt.Sprintf("2 to %d", MaxCopies),
+		ParamWipe:    "`zero`, `discard`, `unsafe-none`",
+		ParamLayout:  "`linear`, `striped`, `raid1`",
+	} {
+		if !strings.Contains(class[key][1], want) {
+			t.Errorf("%s: got %q, want %q", key, class[key][1], want)
+		}
+	}
+	if want := fmt.Sprintf("without any size gets %d GiB", DefaultVolumeBytes>>30); !strings.Contains(doc, want) {
+		t.Errorf("the text does not say %q", want)
+	}
+}
+
+func TestDocs_ExamplesParse(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(readDoc(t, classesDoc), -1)
+	classes, pods := 0, 0
+	for _, block := range blocks {
+		if strings.Contains(block[1], "kind: StorageClass") {
+			classes++
+			checkClass(t, []byte(block[1]))
+			continue
+		}
+		pods++
+		checkPod(t, []byte(block[1]))
+	}
+	if classes < 2 || pods < 1 {
+		t.Errorf("%d classes, %d pods", classes, pods)
+	}
+}
+
+func TestExampleStorageClasses(t *testing.T) {
+	for name, pool := range map[string]string{"ssd": "pool-ssd", "hdd": "pool-hdd"} {
+		data := readDoc(t, filepath.Join("../../deploy/examples", "storageclass-"+name+".yaml"))
+		class, parameters := checkClass(t, []byte(data))
+		if class.Name != "local-dynamic-"+name || parameters.Pool != pool {
+			t.Errorf("class %s has pool %s", class.Name, parameters.Pool)
+		}
+	}
+}
+
+func checkClass(t *testing.T, data []byte) (storagev1.StorageClass, ClassParameters) {
+	t.Helper()
+	var class storagev1.StorageClass
+	if err := yaml.UnmarshalStrict(data, &class); err != nil {
+		t.Fatalf("%v in\n%s", err, data)
+	}
+	parameters, err := ParseClassParameters(class.Parameters)
+	if err != nil {
+		t.Errorf("class %s: %v", class.Name, err)
+	}
+	if class.APIVersion != "storage.k8s.io/v1" || class.Kind != "StorageClass" || class.Provisioner != DefaultDriverName ||
+		class.VolumeBindingMode == nil || *class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer ||
+		class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion {
+		t.Errorf("class %s: %+v", class.Name, class)
+	}
+	return class, parameters
+}
+
+func checkPod(t *testing.T, data []byte) {
+	t.Helper()
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict(data, &pod); err != nil {
+		t.Fatalf("%v in\n%s", err, data)
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.CSI == nil || v.CSI.Driver != DefaultDriverName {
+			t.Errorf("volume %s: %+v", v.Name, v)
+			continue
+		}
+		if _, err := ParseInlineParameters(v.CSI.VolumeAttributes, -1); err != nil {
+			t.Error(err)
+		}
+	}
+}
