@@ -31,7 +31,7 @@ func ReadReport(path string) ([]Spec, error) {
 func specsOf(report types.Report, variants bool) []Spec {
 	var specs []Spec
 	for _, r := range report.SpecReports {
-		spec := Spec{Message: r.Failure.Message}
+		spec := Spec{Message: r.Failure.Message, Took: r.RunTime}
 		path := r.ContainerHierarchyTexts
 		if variants && len(path) > 0 {
 			spec.Variant, path = path[0], path[1:]

@@ -158,6 +158,10 @@ func reportVariant(t *testing.T, v Variant, specs []Spec) {
 		}
 	})
 	count := Count(specs)
-	t.Logf("csi-sanity, %s: %d passed, %d failed, %d of capabilities that are not advertised, %d switched off upstream",
-		v.Name, count[Passed], count[Failed], count[Skipped], count[Pending])
+	var took time.Duration
+	for _, s := range specs {
+		took += s.Took
+	}
+	t.Logf("csi-sanity, %s: %d passed, %d failed, %d of capabilities that are not advertised, %d switched off upstream, in %v",
+		v.Name, count[Passed], count[Failed], count[Skipped], count[Pending], took.Round(100*time.Millisecond))
 }

@@ -1,6 +1,9 @@
 package sanity
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Skip is a reason for which csi-sanity may leave specs out.
 type Skip struct {
@@ -70,6 +73,8 @@ type Spec struct {
 	Message string
 	// Output is what the spec printed; of failed ones only.
 	Output string
+	// Took is how long it ran.
+	Took time.Duration
 }
 
 // Count is how many specs ended in each way.

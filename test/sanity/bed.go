@@ -33,8 +33,8 @@ const (
 `
 	// A multiple of every layout's rounding (two stripes of 4 MiB extents), so that a
 	// request can be met exactly.
-	volumeBytes   = 64 << 20
-	expandedBytes = 96 << 20
+	volumeBytes   = 16 << 20
+	expandedBytes = 32 << 20
 )
 
 // Bed is a volume group with a thin pool in it, and a driver that serves both.
