@@ -17,6 +17,7 @@ func withGroup(s *State, name string, edit func(*VolumeGroup)) *State {
 	for i := range out.VolumeGroups {
 		if out.VolumeGroups[i].Name == name {
 			out.VolumeGroups[i].LogicalVolumes = slices.Clone(out.VolumeGroups[i].LogicalVolumes)
+			out.VolumeGroups[i].PhysicalVolumes = slices.Clone(out.VolumeGroups[i].PhysicalVolumes)
 			edit(&out.VolumeGroups[i])
 		}
 	}
@@ -28,12 +29,12 @@ func withVolume(s *State, lv LogicalVolume) *State {
 	return withGroup(s, lv.VolumeGroup, func(vg *VolumeGroup) {
 		i, found := slices.BinarySearchFunc(vg.LogicalVolumes, lv.Name, byName)
 		if found {
-			vg.FreeExtents += vg.LogicalVolumes[i].FootprintExtents
+			vg.free(vg.LogicalVolumes[i].FootprintExtents)
 			vg.LogicalVolumes[i] = lv
 		} else {
 			vg.LogicalVolumes = slices.Insert(vg.LogicalVolumes, i, lv)
 		}
-		vg.FreeExtents = max(0, vg.FreeExtents-lv.FootprintExtents)
+		vg.take(lv.FootprintExtents)
 	})
 }
 
@@ -42,10 +43,41 @@ func withoutVolume(s *State, ref Ref) *State {
 	return withGroup(s, ref.VolumeGroup, func(vg *VolumeGroup) {
 		i, found := slices.BinarySearchFunc(vg.LogicalVolumes, ref.Name, byName)
 		if found {
-			vg.FreeExtents = min(vg.ExtentCount, vg.FreeExtents+vg.LogicalVolumes[i].FootprintExtents)
+			vg.free(vg.LogicalVolumes[i].FootprintExtents)
 			vg.LogicalVolumes = slices.Delete(vg.LogicalVolumes, i, i+1)
 		}
 	})
+}
+
+// take books n extents out of the volume group and its disks. On which disks they
+// lie is a guess until the next report; the sums over the disks are not.
+func (g *VolumeGroup) take(n int64) {
+	g.FreeExtents = max(0, g.FreeExtents-n)
+	for i := range g.PhysicalVolumes {
+		disk := &g.PhysicalVolumes[i]
+		if !disk.Allocatable || disk.Missing {
+			continue
+		}
+		here := min(n, disk.FreeExtents)
+		disk.FreeExtents -= here
+		disk.LargestFreeRun = min(disk.LargestFreeRun, disk.FreeExtents)
+		n -= here
+	}
+}
+
+// free is the inverse of take. The longest free run is left as it was: it is
+// never more than the truth.
+func (g *VolumeGroup) free(n int64) {
+	g.FreeExtents = min(g.ExtentCount, g.FreeExtents+n)
+	for i := range g.PhysicalVolumes {
+		disk := &g.PhysicalVolumes[i]
+		if !disk.Allocatable || disk.Missing {
+			continue
+		}
+		here := min(n, disk.ExtentCount-disk.FreeExtents)
+		disk.FreeExtents += here
+		n -= here
+	}
 }
 
 func byName(lv LogicalVolume, name string) int { return strings.Compare(lv.Name, name) }
@@ -72,11 +104,13 @@ func created(req CreateRequest, extents, extentSizeBytes int64, path string) Log
 
 // extended is lv after it was extended to extents.
 func extended(lv LogicalVolume, extents, extentSizeBytes int64) LogicalVolume {
+	more := extents - lv.SizeBytes/extentSizeBytes
 	lv.SizeBytes = extents * extentSizeBytes
 	switch lv.SegmentType {
 	case SegThin:
 	case SegRAID1:
-		lv.FootprintExtents = raid1Footprint(extents, extentSizeBytes, lv.Stripes)
+		// The metadata stays as large as it was when the volume was made.
+		lv.FootprintExtents += more * int64(lv.Stripes)
 	default:
 		lv.FootprintExtents = extents
 	}
