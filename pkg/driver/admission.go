@@ -30,9 +30,22 @@ func newAdmissions() *admissions { return &admissions{held: map[lvm.Ref]admissio
 
 // admit checks that the pool has poolBytes available for the volume that ref
 // names to become sizeBytes big, and holds them until release is called, which
-// must be after the effect has ended. An error matches errExhausted or says why
-// the pool cannot be used. The caller has the lock of the volume.
+// must be after the effect has ended. It asks LVM before it refuses: somebody
+// may have made room by hand. An error matches errExhausted or says why the
+// pool cannot be used. The caller has the lock of the volume.
 func (d *Driver) admit(ctx context.Context, pool poolconfig.Pool, ref lvm.Ref, sizeBytes, poolBytes int64) (release func(), err error) {
+	want := admission{pool: pool.Name, sizeBytes: sizeBytes, poolBytes: poolBytes}
+	if release, err = d.admitNow(ctx, pool, ref, want); err == nil {
+		return release, nil
+	}
+	if _, err := d.freshInventory(ctx); err != nil {
+		return nil, err
+	}
+	return d.admitNow(ctx, pool, ref, want)
+}
+
+// admitNow reads the state under the lock: what was released before is in it.
+func (d *Driver) admitNow(ctx context.Context, pool poolconfig.Pool, ref lvm.Ref, want admission) (release func(), err error) {
 	a := d.admissions
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,10 +58,10 @@ func (d *Driver) admit(ctx context.Context, pool poolconfig.Pool, ref lvm.Ref, s
 		return nil, err
 	}
 	available := max(usage.available()-a.pending(inv, pool.Name), 0)
-	if poolBytes > available {
-		return nil, poolFull.errorf(pool.Name, d.nodeName, available, poolBytes)
+	if want.poolBytes > available {
+		return nil, poolFull.errorf(pool.Name, d.nodeName, available, want.poolBytes)
 	}
-	a.held[ref] = admission{pool: pool.Name, sizeBytes: sizeBytes, poolBytes: poolBytes}
+	a.held[ref] = want
 	return func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
