@@ -101,6 +101,10 @@ func TestCheckSource(t *testing.T) {
 			[]string{"test/a/a.go:5: time.Sleep: wait for the thing itself; tests of clocks use testing/synctest (rule sleep)"},
 		},
 		{
+			"sleep on a fake clock", "pkg/a/a_test.go",
+			"package a\n\nimport (\n\t\"testing/synctest\"\n\t\"time\"\n)\n\nfunc f() { synctest.Wait(); time.Sleep(1) }\n", nil,
+		},
+		{
 			"command without a context", "pkg/a/a.go", "package a\n\nimport \"os/exec\"\n\nvar _ = exec.Command(\"lvm\")\n",
 			[]string{"pkg/a/a.go:5: exec.Command: use CommandContext, so that a caller can give up (rule exec)"},
 		},

@@ -63,12 +63,14 @@ func CheckSource(name string, source []byte) ([]string, error) {
 }
 
 type checker struct {
-	name     string
-	files    *token.FileSet
-	file     *ast.File
-	isTest   bool
-	allowed  map[int]*allowance // by the line that they stand on
-	findings []string
+	name   string
+	files  *token.FileSet
+	file   *ast.File
+	isTest bool
+	// fakeClock: time.Sleep in the file is on a clock that nobody waits for.
+	fakeClock bool
+	allowed   map[int]*allowance // by the line that they stand on
+	findings  []string
 }
 
 // allowance is a comment "//allow:rule reason".
@@ -139,6 +141,9 @@ func (c *checker) sizes(source []byte) {
 
 func (c *checker) calls() {
 	imported := c.importNames()
+	for _, importPath := range imported {
+		c.fakeClock = c.fakeClock || importPath == "testing/synctest"
+	}
 	ast.Inspect(c.file, func(n ast.Node) bool {
 		called, ok := n.(*ast.CallExpr)
 		if !ok {
@@ -163,6 +168,9 @@ func (c *checker) callOf(pos token.Pos, pkg, name string) {
 		prefix, isPrefix := strings.CutSuffix(rule.name, "*")
 		named := name == rule.name || isPrefix && strings.HasPrefix(name, prefix)
 		if pkg != rule.pkg || !named || rule.where == "code" && c.isTest || c.in(rule.except) {
+			continue
+		}
+		if rule.rule == "sleep" && c.fakeClock {
 			continue
 		}
 		c.find(pos, rule.rule, "%s.%s: %s", baseName(pkg), name, rule.why)
