@@ -11,8 +11,8 @@ import (
 
 // Names of the node's metrics that this benchmark reads.
 const (
-	metricCommands = "csi_local_lvm_command_duration_seconds"
-	metricWipe     = "csi_local_wipe_duration_seconds"
+	metricCommands = "csi_local_lvm_command_seconds"
+	metricWipe     = "csi_local_wipe_seconds"
 )
 
 func spec(pool, fsType, name string, sizeBytes int64) nodeproc.Spec {

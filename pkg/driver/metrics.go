@@ -24,6 +24,7 @@ type Metrics struct {
 	lvmCommands *prometheus.HistogramVec
 	lvmWait     prometheus.Histogram
 	lvmStarts   prometheus.Counter
+	wipes       prometheus.Histogram
 }
 
 // NewMetrics makes the metrics, with those of the Go runtime and the process.
@@ -52,8 +53,12 @@ func NewMetrics() *Metrics {
 			Name: metricPrefix + "lvm_processes_started_total",
 			Help: "Operating system processes that were started to run LVM.",
 		}),
+		wipes: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: metricPrefix + "wipe_seconds",
+			Help: "Time that it took to make the bytes of a deleted volume read as zero.", Buckets: durations,
+		}),
 	}
-	m.registry.MustRegister(m.calls, m.running, m.lvmCommands, m.lvmWait, m.lvmStarts,
+	m.registry.MustRegister(m.calls, m.running, m.lvmCommands, m.lvmWait, m.lvmStarts, m.wipes,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

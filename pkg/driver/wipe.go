@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -110,6 +111,7 @@ func (d *Driver) wipe(ctx context.Context, v volume) error {
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("Wiping volume", "logicalVolume", v.Ref().String(), "sizeBytes", v.SizeBytes, "policy", d.wipePolicy(v))
 	discard := d.wipePolicy(v) == capacity.WipeDiscard
+	start := time.Now()
 	err := d.devices.Zero(ctx, v.Path, discard, func(doneBytes int64) {
 		reportProgress(ctx, fmt.Sprintf("%d %% wiped", percent(doneBytes, v.SizeBytes)))
 	})
@@ -119,6 +121,7 @@ func (d *Driver) wipe(ctx context.Context, v volume) error {
 	if err != nil {
 		return fmt.Errorf("wipe of %s: %w", v.Ref(), err)
 	}
+	d.metrics.wipes.Observe(time.Since(start).Seconds())
 	return nil
 }
 
