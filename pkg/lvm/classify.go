@@ -37,6 +37,9 @@ func patterns() []pattern {
 		{"Snapshot origin volumes can be resized only while inactive", ErrInUse},
 		{"Free space in pool", ErrThinPoolFull},
 		{"Cannot create new thin volume, free space in thin pool", ErrThinPoolFull},
+		{"must not exceed number of physical volumes", ErrNoSpace},
+		{"Integrity check of metadata for pool", ErrThinPoolRepair},
+		{"Snapshot origin volumes can be resized only while inactive", ErrInUse},
 		{"needs check", ErrThinPoolRepair},
 		{"needs_check", ErrThinPoolRepair},
 		{"Manual repair required", ErrThinPoolRepair},
@@ -100,28 +103,60 @@ func classifyByState(f failure) error {
 		return kindOf(f.after.Problems[ref.VolumeGroup])
 	}
 	lv, exists := vg.LogicalVolume(ref.Name)
-	if f.cmd.Name == "lvcreate" {
-		if _, existed := f.before.LogicalVolume(ref); exists && existed {
+	if f.ch.op == opCreate || f.ch.op == opCreatePool {
+		_, existed := f.before.LogicalVolume(ref)
+		if exists && existed {
 			return ErrExists
 		}
-		return nil
+		return createRefused(vg, f.ch.req)
 	}
 	if !exists {
 		return ErrNotFound
 	}
-	if errors.Is(f.after.Problems[ref.VolumeGroup], ErrPhysicalVolumeMissing) && f.ch.guarded {
+	if f.ch.guarded && errors.Is(f.after.Problems[ref.VolumeGroup], ErrPhysicalVolumeMissing) {
 		return ErrPhysicalVolumeMissing
 	}
-	if f.ch.op == opRemove && (lv.Open || holdsOthers(vg, lv.Name)) {
+	_, taken := f.after.LogicalVolume(f.ch.target)
+	open := lv.Open && (f.ch.op == opRemove || f.ch.op == opDeactivate)
+	depended := f.ch.op == opRemove && (isThickOrigin(vg, lv.Name) || hasThinVolumes(vg, lv.Name))
+	switch {
+	case f.ch.op == opRename && taken:
+		return ErrExists
+	case open || depended:
 		return ErrInUse
 	}
 	return nil
 }
 
-// holdsOthers tells whether the volume is the origin of a thick snapshot or a
-// thin pool with volumes in it.
-func holdsOthers(vg VolumeGroup, name string) bool {
-	return slices.ContainsFunc(vg.LogicalVolumes, func(other LogicalVolume) bool {
-		return other.SegmentType == SegSnapshot && other.Origin == name || other.ThinPool == name
+// createRefused tells what a request wants that the volume group does not have.
+func createRefused(vg VolumeGroup, req CreateRequest) error {
+	if pool, ok := vg.LogicalVolume(req.ThinPool); req.SegmentType == SegThin {
+		switch {
+		case !ok || pool.SegmentType != SegThinPool:
+			return ErrNotFound
+		case pool.NeedsCheck:
+			return ErrThinPoolRepair
+		case pool.DataPercent >= 100 || pool.MetadataPercent >= 100:
+			return ErrThinPoolFull
+		}
+		return nil
+	}
+	if req.Stripes > len(vg.PhysicalVolumes) {
+		return ErrNoSpace
+	}
+	extents, err := requestExtents(req, vg.ExtentSizeBytes)
+	if err == nil && created(req, extents, vg.ExtentSizeBytes, "").FootprintExtents > vg.FreeExtents {
+		return ErrNoSpace
+	}
+	return nil
+}
+
+func isThickOrigin(vg VolumeGroup, name string) bool {
+	return slices.ContainsFunc(vg.LogicalVolumes, func(s LogicalVolume) bool {
+		return s.SegmentType == SegSnapshot && s.Origin == name
 	})
+}
+
+func hasThinVolumes(vg VolumeGroup, pool string) bool {
+	return slices.ContainsFunc(vg.LogicalVolumes, func(v LogicalVolume) bool { return v.ThinPool == pool })
 }

@@ -98,6 +98,11 @@ activation {
 	udev_rules = %[5]d
 	monitoring = 0
 	retry_deactivation = 1
+	# KiB that lvm touches and locks each time before it suspends a device, so
+	# that it needs no memory while it holds I/O back. The default of 8 MiB is
+	# most of the cost of a thin volume; lvm says so if this is too little.
+	reserved_memory = 1024
+	reserved_stack = 64
 	activation_mode = "degraded"
 }
 dmeventd {

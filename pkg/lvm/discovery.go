@@ -1,7 +1,6 @@
 package lvm
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +39,7 @@ func (c *Client) discover(ctx context.Context, wanted []VolumeGroupSelector) (la
 	if err != nil {
 		return layout{}, err
 	}
-	if result.ExitCode != 0 && result.Report == nil {
+	if result.ExitCode != 0 && noReport(result.Report) {
 		return layout{}, &Error{Kind: ErrReport, Op: "pvs", Object: "all disks", ExitCode: result.ExitCode, Messages: result.Failures()}
 	}
 	rows, err := parsePhysicalVolumes(result.Report)
@@ -61,7 +60,7 @@ func (c *Client) discover(ctx context.Context, wanted []VolumeGroupSelector) (la
 }
 
 func parsePhysicalVolumes(raw json.RawMessage) ([]pvsRow, error) {
-	if len(bytes.TrimSpace(raw)) == 0 {
+	if noReport(raw) {
 		return nil, fmt.Errorf("%w: pvs without a report", ErrReport)
 	}
 	var sections []struct {

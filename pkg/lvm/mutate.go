@@ -7,10 +7,27 @@ import (
 	"time"
 )
 
+// operation is a kind of change, by the name of its command.
+type operation string
+
+const (
+	opCreate     operation = "lvcreate"
+	opCreatePool operation = "lvcreate --type thin-pool"
+	opRemove     operation = "lvremove"
+	opExtend     operation = "lvextend"
+	opActivate   operation = "lvchange -ay"
+	opDeactivate operation = "lvchange -an"
+	opRename     operation = "lvrename"
+	opTags       operation = "lvchange --addtag --deltag"
+)
+
 // change is one mutating command.
 type change struct {
-	op  string // for errors that come before there is a command
+	op  operation
 	ref Ref
+	// target is the new name that an opRename gives, and req what an opCreate is to make.
+	target Ref
+	req    CreateRequest
 	// build makes the command; an empty one means that there is nothing to do.
 	build func(before *State, vg VolumeGroup) (Command, error)
 	// guarded: the command selects its object (-S), so that it does nothing and
@@ -143,5 +160,5 @@ func (ch change) fail(err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	return &Error{Kind: kindOf(err), Op: ch.op, Object: ch.ref.String(), Cause: err}
+	return &Error{Kind: kindOf(err), Op: string(ch.op), Object: ch.ref.String(), Cause: err}
 }

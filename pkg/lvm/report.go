@@ -1,7 +1,6 @@
 package lvm
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -87,7 +86,7 @@ func fullReportCommand() Command {
 // sorted by name and UUID. The error matches [ErrReport] and then says nothing
 // about what exists. devDir is where device nodes are, for the volumes' paths.
 func parseFullReport(raw json.RawMessage, devDir string) ([]VolumeGroup, error) {
-	if len(bytes.TrimSpace(raw)) == 0 {
+	if noReport(raw) {
 		return nil, fmt.Errorf("%w: fullreport without a report", ErrReport)
 	}
 	var groups fullReport

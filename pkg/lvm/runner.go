@@ -63,8 +63,14 @@ type Runner interface {
 
 // answer is the JSON document that LVM writes for each command.
 type answer struct {
-	Report json.RawMessage `json:"report"`
+	Report json.RawMessage `json:"report,omitempty"`
 	Log    []LogEntry      `json:"log"`
+}
+
+// noReport tells whether an answer has no report. That is not the same as an
+// empty report ([]): only the latter says that there is nothing.
+func noReport(raw json.RawMessage) bool {
+	return len(raw) == 0 || string(raw) == "null"
 }
 
 // errTooLong: LVM wrote more than MaxOutputBytes for one command.

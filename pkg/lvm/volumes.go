@@ -11,7 +11,7 @@ import (
 // The error matches ErrExists if the name is taken, whatever has it.
 func (c *Client) Create(ctx context.Context, req CreateRequest) (LogicalVolume, error) {
 	var lv LogicalVolume
-	ch := change{op: "lvcreate", ref: req.Ref}
+	ch := change{op: opCreate, ref: req.Ref, req: req}
 	if err := validCreate(req); err != nil {
 		return lv, ch.fail(err)
 	}
@@ -41,7 +41,7 @@ func (c *Client) Create(ctx context.Context, req CreateRequest) (LogicalVolume, 
 
 // CreateThinPool makes an active thin pool that zeroes new blocks; for tools and tests.
 func (c *Client) CreateThinPool(ctx context.Context, req ThinPoolRequest) (LogicalVolume, error) {
-	ch := change{op: "lvcreate", ref: req.Ref}
+	ch := change{op: opCreatePool, ref: req.Ref}
 	if err := validThinPool(req); err != nil {
 		return LogicalVolume{}, ch.fail(err)
 	}
@@ -59,7 +59,7 @@ func (c *Client) CreateThinPool(ctx context.Context, req ThinPoolRequest) (Logic
 	}
 	lv, ok := state.LogicalVolume(req.Ref)
 	if !ok {
-		return lv, &Error{Kind: ErrNotFound, Op: "lvcreate", Object: req.String()}
+		return lv, &Error{Kind: ErrNotFound, Op: string(ch.op), Object: req.String()}
 	}
 	return lv, nil
 }
@@ -88,7 +88,7 @@ func (c *Client) Remove(ctx context.Context, ref Ref) error {
 // stripes); one that is big enough is left alone.
 func (c *Client) Extend(ctx context.Context, ref Ref, sizeBytes int64) (LogicalVolume, error) {
 	var lv LogicalVolume
-	ch := change{op: "lvextend", ref: ref}
+	ch := change{op: opExtend, ref: ref}
 	if err := validRef(ref); err != nil {
 		return lv, ch.fail(err)
 	}
@@ -128,7 +128,7 @@ func (c *Client) Extend(ctx context.Context, ref Ref, sizeBytes int64) (LogicalV
 // number. If the right node is there already, no command is run. The error
 // matches ErrUnavailable if the volume is active and its node does not appear.
 func (c *Client) Activate(ctx context.Context, ref Ref) (LogicalVolume, error) {
-	ch := change{op: "lvchange", ref: ref}
+	ch := change{op: opActivate, ref: ref}
 	if err := validRef(ref); err != nil {
 		return LogicalVolume{}, ch.fail(err)
 	}
@@ -164,7 +164,7 @@ func (c *Client) Activate(ctx context.Context, ref Ref) (LogicalVolume, error) {
 	}
 	lv, ok := state.LogicalVolume(ref)
 	if !ok {
-		return lv, &Error{Kind: ErrNotFound, Op: ch.op, Object: ref.String()}
+		return lv, &Error{Kind: ErrNotFound, Op: string(ch.op), Object: ref.String()}
 	}
 	return lv, nil
 }
@@ -187,7 +187,7 @@ func (c *Client) activeNow(ref Ref) (LogicalVolume, bool) {
 
 // Deactivate makes the device go away; the error matches ErrInUse if it is open.
 func (c *Client) Deactivate(ctx context.Context, ref Ref) error {
-	ch := change{op: "lvchange", ref: ref}
+	ch := change{op: opDeactivate, ref: ref}
 	if err := validRef(ref); err != nil {
 		return ch.fail(err)
 	}
@@ -207,8 +207,8 @@ func (c *Client) Deactivate(ctx context.Context, ref Ref) error {
 // Rename gives a volume a new name in the same volume group. The error matches
 // ErrExists if that name is taken.
 func (c *Client) Rename(ctx context.Context, ref Ref, newName string) error {
-	ch := change{op: "lvrename", ref: ref}
 	target := Ref{VolumeGroup: ref.VolumeGroup, Name: newName}
+	ch := change{op: opRename, ref: ref, target: target}
 	for _, err := range []error{validRef(ref), validNewRef(target)} {
 		if err != nil {
 			return ch.fail(err)
@@ -226,12 +226,10 @@ func (c *Client) Rename(ctx context.Context, ref Ref, newName string) error {
 	return c.apply(ctx, ch)
 }
 
-const opRemove = "lvremove"
-
 // ChangeTags adds and removes tags in one command; adding a tag that is there
 // and removing one that is not are no errors. No tag may be in both.
 func (c *Client) ChangeTags(ctx context.Context, ref Ref, add, remove []string) error {
-	ch := change{op: "lvchange", ref: ref, guarded: true}
+	ch := change{op: opTags, ref: ref, guarded: true}
 	if err := validRef(ref); err != nil {
 		return ch.fail(err)
 	}
