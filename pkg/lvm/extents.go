@@ -38,15 +38,26 @@ func tooBig(sizeBytes int64) error {
 	return fmt.Errorf("%w: %d bytes are more than LVM can address", ErrInvalid, sizeBytes)
 }
 
-// raidRegionBytes is the unit of LVM's default raid bitmap (raid_region_size).
-const raidRegionBytes = 2 << 20
+const (
+	// raidRegionBytes is what one bit of a raid's bitmap stands for (lvm.conf,
+	// activation/raid_region_size).
+	raidRegionBytes = 2 << 20
+	// maxRAIDRegions is the most bits that a bitmap has; rather than take more,
+	// LVM doubles the regions.
+	maxRAIDRegions = 1 << 21
+	sectorBytes    = 512
+)
 
-// raid1Footprint is what a raid1 of that many data extents takes in all: for
+// raid1Footprint is what a new raid1 of that many data extents takes in all: for
 // each leg the data and its metadata, two superblocks of 4 KiB and a bit for
 // each region, in whole extents.
 func raid1Footprint(dataExtents, extentSizeBytes int64, legs int) int64 {
-	regions := dataExtents * extentSizeBytes / raidRegionBytes
-	metadataBytes := 2*4096 + (regions+7)/8
-	metadataExtents := (metadataBytes + extentSizeBytes - 1) / extentSizeBytes
-	return int64(legs) * (dataExtents + metadataExtents)
+	up := func(n, unit int64) int64 { return (n + unit - 1) / unit }
+	size := dataExtents * extentSizeBytes
+	region := int64(raidRegionBytes)
+	for up(size, region) > maxRAIDRegions {
+		region *= 2
+	}
+	metadataBytes := up(2*4096+up(size/region, 8), sectorBytes) * sectorBytes
+	return int64(legs) * (dataExtents + up(metadataBytes, extentSizeBytes))
 }

@@ -102,19 +102,23 @@ func (g *group) shapeOf(v *volume, had int64) shape {
 		s.legs, s.perLeg = v.stripes, (v.extents-had)/int64(v.stripes)
 	case lvm.SegRAID1:
 		s.legs = v.stripes
-		s.metadata = raidMetadataExtents(v.extents, g.extentSize)
-		if had > 0 {
-			s.metadata -= raidMetadataExtents(had, g.extentSize)
+		if had == 0 { // an extended mirror keeps the metadata that it has
+			s.metadata = raidMetadataExtents(v.extents, g.extentSize)
 		}
 	}
 	return s
 }
 
-// raidMetadataExtents is the size of a leg's metadata: two superblocks of 4 KiB and
-// one bit for each region of 2 MiB (md(4); LVM's raid_region_size).
+// raidMetadataExtents is the size of a new leg's metadata: two superblocks of 4 KiB
+// and one bit for each region of 2 MiB (md(4); LVM's raid_region_size), or larger ones
+// if there would be more than 2^21 of them.
 func raidMetadataExtents(dataExtents, extentSize int64) int64 {
-	const regionBytes = 2 << 20
-	size := 2*4096 + (dataExtents*extentSize/regionBytes+7)/8
+	region := int64(2 << 20)
+	for dataExtents*extentSize > region<<21 {
+		region *= 2
+	}
+	size := 2*4096 + (dataExtents*extentSize/region+7)/8
+	size = (size + 511) / 512 * 512
 	return (size + extentSize - 1) / extentSize
 }
 

@@ -107,6 +107,11 @@ func (r *Real) Command(t *testing.T, name string, args ...string) string {
 	return out
 }
 
+// Try is Command that may fail, also after the test's context has ended.
+func (r *Real) Try(name string, args ...string) (string, error) {
+	return r.run(context.Background(), name, args...)
+}
+
 // Client is NewClient with the real type.
 func (r *Real) Client(t *testing.T, groups ...lvm.VolumeGroupSelector) *lvm.Client {
 	t.Helper()
