@@ -1,0 +1,80 @@
+package schedplugin
+
+import (
+	"fmt"
+
+	"github.com/csi-local/csi-local/pkg/capacity"
+)
+
+// defaultExtentSizeBytes is LVM's own default, assumed for a node that does not
+// say which extents its pool has.
+const defaultExtentSizeBytes = 4 << 20
+
+// demand is what one volume asks of a pool, independent of the node.
+type demand struct {
+	pool       string
+	shape      capacity.Shape
+	filesystem capacity.Filesystem
+	// requestedBytes is what the claim asks for, or the true size of a volume
+	// that exists.
+	requestedBytes int64
+}
+
+// poolBytes is what the volume takes from a pool with such extents: rounding,
+// the file system's minimum and RAID copies included, by the same function
+// with which the driver makes the volume.
+func (d demand) poolBytes(extentSizeBytes int64) (int64, error) {
+	size, err := capacity.VolumeSize(d.shape, d.filesystem, d.requestedBytes, 0, extentSizeBytes)
+	if err != nil {
+		return 0, err
+	}
+	return capacity.Footprint(d.shape, size, extentSizeBytes)
+}
+
+// classDemand is what a class's parameters say of the volumes of its claims.
+// The pool's type is not known here; it makes no difference to the bytes,
+// because a class for a thin pool names no layout and a thin volume takes what
+// a linear one does.
+func classDemand(parameters map[string]string) (demand, error) {
+	p, err := capacity.ParseClassParameters(parameters)
+	if err != nil {
+		return demand{}, err
+	}
+	return demand{pool: p.Pool, shape: p.ShapeIn(capacity.PoolThick), filesystem: p.Filesystem}, nil
+}
+
+// withClaim fills in what the claim asks for.
+func (d demand) withClaim(requestedBytes int64, block bool) demand {
+	d.requestedBytes = max(requestedBytes, 1)
+	if block {
+		d.filesystem = capacity.FilesystemNone
+	}
+	return d
+}
+
+// inlineDemand reads the attributes of an inline volume. The bound on its size
+// is the node's business.
+func inlineDemand(attributes map[string]string) (demand, error) {
+	p, err := capacity.ParseInlineParameters(attributes, -1)
+	if err != nil {
+		return demand{}, err
+	}
+	return demand{pool: p.Pool, shape: p.ShapeIn(capacity.PoolThick), filesystem: p.Filesystem, requestedBytes: p.SizeBytes}, nil
+}
+
+// volumeDemand reads the attributes of a PersistentVolume, which the driver
+// wrote when it made the volume: its class may be gone, or have changed.
+func volumeDemand(attributes map[string]string, capacityBytes int64) (demand, error) {
+	known := map[string]string{}
+	for _, key := range capacity.ClassParameterKeys() {
+		if value, ok := attributes[key]; ok && key != capacity.ParamFilesystem && value != string(capacity.LayoutThin) {
+			known[key] = value
+		}
+	}
+	d, err := classDemand(known)
+	if err != nil {
+		return demand{}, fmt.Errorf("volume attributes: %w", err)
+	}
+	d.requestedBytes = max(capacityBytes, 1)
+	return d, nil
+}
