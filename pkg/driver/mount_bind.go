@@ -12,11 +12,7 @@ import (
 // Bind makes a copy of source's mount, gives it its options while nobody can
 // see it, and attaches it at target. Symbolic links at target are not followed.
 func (m *mounter) Bind(ctx context.Context, source, target string, options []string) error {
-	err := bindDetached(source, target, options)
-	if errors.Is(err, unix.ENOSYS) {
-		err = bindThenRemount(source, target, options)
-	}
-	if err != nil {
+	if err := bind(source, target, options); err != nil {
 		return fmt.Errorf("bind %s to %s: %w", source, target, err)
 	}
 	klog.FromContext(ctx).V(2).Info("Bound", "source", source, "path", target, "options", options)
@@ -33,8 +29,9 @@ func (m *mounter) Unmount(ctx context.Context, target string) error {
 	return nil
 }
 
-// bindDetached needs Linux 5.12 (mount_setattr(2)).
-func bindDetached(source, target string, options []string) (err error) {
+// bind needs Linux 5.12, for mount_setattr(2). Older kernels can only bind first
+// and make it read-only afterwards; killed in between, a pod could write.
+func bind(source, target string, options []string) (err error) {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("open_tree: %w", err)
@@ -56,49 +53,4 @@ func bindDetached(source, target string, options []string) (err error) {
 		return fmt.Errorf("move_mount: %w", err)
 	}
 	return nil
-}
-
-// bindThenRemount does for older kernels in two steps what bindDetached does in
-// one. If the second fails, the first is undone.
-func bindThenRemount(source, target string, options []string) error {
-	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
-		return err
-	}
-	flags, err := currentFlags(target)
-	if err == nil {
-		asked := uintptr(0)
-		for _, known := range perMountOptions() {
-			if mountOptions(options).has(known.name) {
-				asked |= known.flag
-			}
-		}
-		if asked&^flags == 0 {
-			return nil
-		}
-		err = unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|flags|asked, "")
-	}
-	if err == nil {
-		return nil
-	}
-	return errors.Join(err, unix.Unmount(target, unix.UMOUNT_NOFOLLOW))
-}
-
-// currentFlags are the per-mount options that path has now: a bind remount
-// takes away those that it does not name.
-func currentFlags(path string) (uintptr, error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(path, &s); err != nil {
-		return 0, fmt.Errorf("statfs %s: %w", path, err)
-	}
-	flags := uintptr(0)
-	for shown, flag := range map[int64]uintptr{
-		unix.ST_RDONLY: unix.MS_RDONLY, unix.ST_NOSUID: unix.MS_NOSUID, unix.ST_NODEV: unix.MS_NODEV,
-		unix.ST_NOEXEC: unix.MS_NOEXEC, unix.ST_NOATIME: unix.MS_NOATIME, unix.ST_NODIRATIME: unix.MS_NODIRATIME,
-		unix.ST_RELATIME: unix.MS_RELATIME,
-	} {
-		if s.Flags&shown != 0 {
-			flags |= flag
-		}
-	}
-	return flags, nil
 }

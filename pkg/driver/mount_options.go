@@ -11,22 +11,21 @@ import (
 // system: the only kind that a bind mount can have of its own.
 type perMountOption struct {
 	name string
-	// set and clear are the attributes for mount_setattr(2), flag that of mount(2).
+	// set and clear are the attributes for mount_setattr(2).
 	set, clear uint64
-	flag       uintptr
 }
 
 func perMountOptions() []perMountOption {
 	const atime = unix.MOUNT_ATTR__ATIME
 	return []perMountOption{
-		{name: "ro", set: unix.MOUNT_ATTR_RDONLY, flag: unix.MS_RDONLY},
-		{name: "nosuid", set: unix.MOUNT_ATTR_NOSUID, flag: unix.MS_NOSUID},
-		{name: "nodev", set: unix.MOUNT_ATTR_NODEV, flag: unix.MS_NODEV},
-		{name: "noexec", set: unix.MOUNT_ATTR_NOEXEC, flag: unix.MS_NOEXEC},
-		{name: "nodiratime", set: unix.MOUNT_ATTR_NODIRATIME, flag: unix.MS_NODIRATIME},
-		{name: "noatime", set: unix.MOUNT_ATTR_NOATIME, clear: atime, flag: unix.MS_NOATIME},
-		{name: "relatime", set: unix.MOUNT_ATTR_RELATIME, clear: atime, flag: unix.MS_RELATIME},
-		{name: "strictatime", set: unix.MOUNT_ATTR_STRICTATIME, clear: atime, flag: unix.MS_STRICTATIME},
+		{name: "ro", set: unix.MOUNT_ATTR_RDONLY},
+		{name: "nosuid", set: unix.MOUNT_ATTR_NOSUID},
+		{name: "nodev", set: unix.MOUNT_ATTR_NODEV},
+		{name: "noexec", set: unix.MOUNT_ATTR_NOEXEC},
+		{name: "nodiratime", set: unix.MOUNT_ATTR_NODIRATIME},
+		{name: "noatime", set: unix.MOUNT_ATTR_NOATIME, clear: atime},
+		{name: "relatime", set: unix.MOUNT_ATTR_RELATIME, clear: atime},
+		{name: "strictatime", set: unix.MOUNT_ATTR_STRICTATIME, clear: atime},
 	}
 }
 

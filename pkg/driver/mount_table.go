@@ -13,23 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountInfoReads bounds the attempts to read the mount table twice alike. Before
-// Linux 5.8 a table that changes while it is read can come out with lines
-// missing, and a missing line would make a mounted volume look unmounted.
-const mountInfoReads = 5
-
 // readMountTable reads the mount table of this process. sysDir is where sysfs is.
+// Since Linux 5.8 a table that changes while it is read lacks no line that was
+// there all the time.
 func readMountTable(sysDir string) ([]Mount, error) {
-	var text []byte
-	for range mountInfoReads {
-		again, err := os.ReadFile("/proc/self/mountinfo")
-		if err != nil {
-			return nil, fmt.Errorf("read the mount table: %w", err)
-		}
-		if bytes.Equal(text, again) {
-			break
-		}
-		text = again
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("read the mount table: %w", err)
 	}
 	return parseMountTable(text, sysDir)
 }
