@@ -90,7 +90,6 @@ global {
 	use_lvmlockd = 0
 	use_lvmpolld = 0
 	notify_dbus = 0
-	event_activation = 0
 	system_id_source = "none"
 }
 activation {
@@ -104,9 +103,6 @@ activation {
 	reserved_memory = 1024
 	reserved_stack = 64
 	activation_mode = "degraded"
-}
-dmeventd {
-	executable = ""
 }
 `, c.devDir, filter, yes(c.discovery), c.lockDir, yes(c.udev), c.logSelection())
 	return b.String(), nil

@@ -21,7 +21,8 @@ type VolumeGroupSelector struct {
 type Udev string
 
 const (
-	// UdevAuto: udevd makes them if it runs (its control socket answers), else LVM itself.
+	// UdevAuto: udevd makes them if it listens at its control socket and shares
+	// our IPC namespace, else LVM itself.
 	UdevAuto Udev = ""
 	// UdevOn: LVM waits for udevd.
 	UdevOn Udev = "on"
@@ -46,6 +47,8 @@ type Options struct {
 	DevDir string
 	// SysDir is where sysfs is mounted; "/sys" if empty.
 	SysDir string
+	// ProcDir is where procfs is mounted; "/proc" if empty.
+	ProcDir string
 	// BackupDir receives a copy of each volume group's metadata after changes
 	// (vgcfgrestore(8) reads it); no backups if empty.
 	BackupDir string
@@ -94,6 +97,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.LockDir = cmp.Or(o.LockDir, "/run/lock/lvm")
 	o.DevDir = cmp.Or(o.DevDir, "/dev")
 	o.SysDir = cmp.Or(o.SysDir, "/sys")
+	o.ProcDir = cmp.Or(o.ProcDir, "/proc")
 	o.UdevControl = cmp.Or(o.UdevControl, "/run/udev/control")
 	o.SessionCommands = cmp.Or(o.SessionCommands, 2000)
 	o.MaxOutputBytes = cmp.Or(o.MaxOutputBytes, 64<<20)
