@@ -40,8 +40,9 @@ const (
 
 // Marks in the guest's output.
 const (
-	markVerified = "verified:"
-	markLoad     = "under load"
+	markVerified   = "verified:"
+	verifiedFormat = " %d volumes and %d synced pieces intact"
+	markLoad       = "under load"
 )
 
 // guest is one life of the machine: look at what the last one left, then work
@@ -77,7 +78,7 @@ func guest(ctx context.Context) error {
 		log, logErr := os.ReadFile(node.LogFile())
 		return errors.Join(fmt.Errorf("%w; the driver's log:\n%s", err, log), logErr)
 	}
-	fmt.Println(markVerified, intact, "volumes and", slots, "synced pieces intact")
+	fmt.Printf(markVerified+verifiedFormat+"\n", intact, slots)
 	fmt.Println(markLoad)
 	return runLoad(ctx, node, journal, fmt.Sprintf("round-%d", round), round)
 }

@@ -81,7 +81,10 @@ func (w *worker) create(ctx context.Context) error {
 		return err
 	}
 	w.live = append(w.live, v)
-	return publish(ctx, w.node, *v)
+	if err := publish(ctx, w.node, *v); err != nil {
+		return err
+	}
+	return w.write(ctx, v)
 }
 
 // createVolume records, calls CreateVolume and records the answer.

@@ -47,13 +47,23 @@ func TestPowerCuts(t *testing.T) {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
+	var volumes, pieces int
 	for round := range cuts + 1 {
 		life := machineLife{folder: folder, binary: binary, shared: shared, round: round}
 		if round < cuts {
-			life.cutAfter = time.Duration(200+random.IntN(3000)) * time.Millisecond
+			life.cutAfter = time.Duration(500+random.IntN(4000)) * time.Millisecond
 		}
 		verified := life.run(t)
 		t.Logf("life %d: %s; power cut %v into the load", round, verified, life.cutAfter)
+		var v, p int
+		if _, err := fmt.Sscanf(verified, markVerified+verifiedFormat, &v, &p); err != nil {
+			t.Fatalf("life %d said %q: %v", round, verified, err)
+		}
+		volumes, pieces = volumes+v, pieces+p
+	}
+	t.Logf("%d power cuts, %d volumes and %d synced pieces found intact", cuts, volumes, pieces)
+	if volumes < cuts || pieces < cuts {
+		t.Errorf("too little to lose: %d volumes and %d synced pieces in %d lives", volumes, pieces, cuts)
 	}
 }
 
