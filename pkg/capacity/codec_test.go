@@ -167,6 +167,13 @@ func TestDecodePools_BadDocumentHasNoPools(t *testing.T) {
 	}
 }
 
+// A byte order mark is invisible where the value is read, so the message names it.
+func TestDecodePools_NamesTheByteOrderMark(t *testing.T) {
+	if _, _, err := DecodePools("\ufeff{}"); err == nil || !strings.Contains(err.Error(), "byte order mark") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestCodec_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pools := rapid.MapOf(rapid.StringMatching(`[^\pC]{1,20}`), rapid.Int64Min(0)).Draw(t, "pools")

@@ -193,6 +193,9 @@ func TestParseInlineParameters(t *testing.T) {
 			if (err == nil) != (c.text == "") || (err != nil && !strings.Contains(err.Error(), c.text)) {
 				t.Fatalf("got %v, want %q", err, c.text)
 			}
+			if err != nil && len(c.in) == 3 && strings.Count(err.Error(), "\n") > 0 {
+				t.Errorf("one problem is told more than once: %v", err)
+			}
 			if got.SizeBytes != c.want {
 				t.Errorf("got %d bytes, want %d", got.SizeBytes, c.want)
 			}

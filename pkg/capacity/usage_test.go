@@ -267,7 +267,7 @@ func TestScaleBytes(t *testing.T) {
 		ratio float64
 		want  int64
 	}{
-		{100, 1, 100}, {100, 1.15, 115}, {10, 1.1, 11}, {1, 1.999, 1}, {3, 0.5, 1}, {0, 5, 0}, {-1, 5, 0},
+		{100, 1, 100}, {100, 1.15, 115}, {1000, 1.001, 1001}, {1000, 8.012, 8012}, {10, 1.1, 11}, {1, 1.999, 1}, {3, 0.5, 1}, {0, 5, 0}, {-1, 5, 0},
 		{math.MaxInt64, 1, math.MaxInt64}, {math.MaxInt64, 2, math.MaxInt64}, {math.MaxInt64, 1000, math.MaxInt64},
 		{math.MaxInt64 / 2, 2, math.MaxInt64 - 1}, {math.MaxInt64, 0.5, math.MaxInt64 / 2},
 		{100, 0, 0}, {100, -1, 0}, {100, math.NaN(), 0}, {100, math.Inf(1), 100 * MaxRatio}, {100, math.Inf(-1), 0}, {100, 1e300, 100 * MaxRatio},
