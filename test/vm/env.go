@@ -1,8 +1,12 @@
 package vm
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -27,6 +31,30 @@ func commandEnv(callers, added []string, backend Backend, disks []string, udev b
 	env.set(EnvBackend, string(backend))
 	env.set(EnvDisks, strings.Join(disks, " "))
 	return env.list()
+}
+
+// findCommand looks a command up as the command itself would: in the PATH of its own
+// environment, and relative to its own folder.
+func findCommand(name, dir string, env []string) (string, error) {
+	folders := []string{""}
+	if !strings.Contains(name, "/") {
+		folders = filepath.SplitList(newEnvironment(env).get("PATH"))
+	}
+	err := error(&exec.Error{Name: name, Err: exec.ErrNotFound})
+	for _, folder := range folders {
+		path := filepath.Join(folder, name)
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		found, lookErr := exec.LookPath(path)
+		if lookErr == nil {
+			return found, nil
+		}
+		if !errors.Is(lookErr, os.ErrNotExist) {
+			err = lookErr // a file that cannot be run tells more than none
+		}
+	}
+	return "", err
 }
 
 // withSystemFolders adds where LVM's tools are, which an ordinary user's PATH leaves out.
@@ -84,13 +112,7 @@ func (e *environment) drop(name string) {
 		return
 	}
 	delete(e.values, name)
-	kept := e.names[:0]
-	for _, n := range e.names {
-		if n != name {
-			kept = append(kept, n)
-		}
-	}
-	e.names = kept
+	e.names = slices.DeleteFunc(e.names, func(n string) bool { return n == name })
 }
 
 func (e *environment) list() []string {

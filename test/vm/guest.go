@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"syscall"
 	"time"
 
@@ -139,32 +138,28 @@ func (s *spec) runCommand(stdout, stderr *os.File) int {
 	args, env := stringsOf(s.Args), stringsOf(s.Env)
 	defer stdout.Close()
 	defer stderr.Close()
-	fail := func(err error) int {
-		fmt.Fprintf(stderr, "vm: cannot run %s: %v\n", args[0], err)
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
-			return 127
-		}
-		return 126
+	err := os.Chdir(string(s.Dir))
+	var path string
+	if err == nil {
+		path, err = findCommand(args[0], string(s.Dir), env)
 	}
-	if err := os.Chdir(string(s.Dir)); err != nil {
-		return fail(err)
-	}
-	// The command is looked up in its own PATH, relative to its own folder.
-	os.Clearenv()
-	for _, kv := range env {
-		if name, value, ok := strings.Cut(kv, "="); ok {
-			_ = os.Setenv(name, value)
-		}
-	}
-	path, err := lookPath(args[0])
 	if err != nil {
-		return fail(err)
+		return cannotRun(stderr, args[0], err)
 	}
 	pid, err := startProcess(path, args, env, stdout, stderr)
 	if err != nil {
-		return fail(err)
+		return cannotRun(stderr, args[0], err)
 	}
 	return reapUntil(pid)
+}
+
+// cannotRun says so as a shell does, and returns the status that a shell returns.
+func cannotRun(stderr io.Writer, command string, err error) int {
+	fmt.Fprintf(stderr, "vm: cannot run %s: %v\n", command, err)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+		return 127
+	}
+	return 126
 }
 
 // startProcess does not use os/exec, which waits for its own child: process 1 waits for

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
@@ -14,12 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// stopTime is how long the command has to end by itself after SIGTERM.
-	stopTime = 10 * time.Second
-	// takeDownTime bounds what is done after the command.
-	takeDownTime = time.Minute
-)
+// stopTime is how long the command has to end by itself after SIGTERM, and how long its
+// output is awaited that processes hold open which outlive it.
+const stopTime = 3 * time.Second
 
 // runHost is the attempt on the host's own kernel.
 func runHost(ctx context.Context, o Options) (status int, err error) {
@@ -36,10 +32,10 @@ func runHost(ctx context.Context, o Options) (status int, err error) {
 		return 0, err
 	}
 	defer closeAll(disks)
-	var loops []*loopDevice
+	left := &remains{log: o.Log, seen: map[string]error{}}
 	defer func() {
 		// The command's status counts for nothing when the host is not as it was.
-		err = errors.Join(err, takeDown(ctx, o, loops))
+		err = errors.Join(err, left.takeDown(ctx))
 	}()
 	var paths []string
 	for i, disk := range disks {
@@ -47,18 +43,17 @@ func runHost(ctx context.Context, o Options) (status int, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("disk %d: %w", i+1, err)
 		}
-		loops, paths = append(loops, device), append(paths, device.path)
+		left.loops, paths = append(left.loops, device), append(paths, device.path)
 	}
-	return runOnHost(ctx, o, commandEnv(os.Environ(), o.Env, Host, paths, hostUdev()))
+	return runOnHost(ctx, o, commandEnv(os.Environ(), o.Env, Host, paths, hostUdev()), left)
 }
 
 // runOnHost runs the command in a mount namespace of its own, so that whatever it leaves
-// mounted goes with it.
-func runOnHost(ctx context.Context, o Options, env []string) (int, error) {
-	path, err := lookPath(o.Command[0])
+// mounted goes with it. It notes the namespace in left.
+func runOnHost(ctx context.Context, o Options, env []string, left *remains) (int, error) {
+	path, err := findCommand(o.Command[0], o.Dir, env)
 	if err != nil {
-		fmt.Fprintf(o.Stderr, "vm: cannot run %s: %v\n", o.Command[0], err)
-		return 127, nil
+		return cannotRun(o.Stderr, o.Command[0], err), nil
 	}
 	cmd := exec.CommandContext(ctx, path, o.Command[1:]...)
 	cmd.Args[0] = o.Command[0]
@@ -69,18 +64,16 @@ func runOnHost(ctx context.Context, o Options, env []string) (int, error) {
 	ended := make(chan error, 1)
 	go func() {
 		// The namespace belongs to this thread, which is never unlocked and so ends with
-		// the goroutine.
+		// the goroutine, unless it is the program's first.
 		runtime.LockOSThread()
-		err := ownMounts(o.Shares)
+		own, leave, err := ownMounts(o.Shares)
 		if err == nil {
-			err = cmd.Run()
+			left.space = own
+			err = errors.Join(cmd.Run(), leave())
 		}
 		ended <- err
 	}()
 	err = <-ended
-	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	}
 	return hostStatus(ctx, cmd.ProcessState, err)
 }
 
@@ -89,7 +82,7 @@ func hostStatus(ctx context.Context, state *os.ProcessState, err error) (int, er
 		return 0, context.Cause(ctx)
 	}
 	if state == nil {
-		return 0, err
+		return 0, fmt.Errorf("run the command: %w", err)
 	}
 	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return 128 + int(ws.Signal()), nil
@@ -98,73 +91,37 @@ func hostStatus(ctx context.Context, state *os.ProcessState, err error) (int, er
 }
 
 // ownMounts separates this thread's mounts from the host's and puts the shares in place.
-func ownMounts(shares []Share) error {
+// space is the name of the new mount namespace. leave lets go of it: while a thread is in
+// it, whatever is mounted there stays mounted.
+func ownMounts(shares []Share) (space string, leave func() error, err error) {
+	const current = "/proc/thread-self/ns/mnt"
+	hosts, err := os.Open(current)
+	if err != nil {
+		return "", nil, err
+	}
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("separate the mounts: %w", err)
+		hosts.Close()
+		return "", nil, fmt.Errorf("separate the mounts: %w", err)
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("separate the mounts: %w", err)
+	leave = func() error {
+		defer hosts.Close()
+		return unix.Setns(int(hosts.Fd()), unix.CLONE_NEWNS)
 	}
+	err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	for _, share := range shares {
-		if share.Host == share.Guest {
-			continue
-		}
-		if err := unix.Mount(share.Host, share.Guest, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("share %s: %w", share.Host, err)
+		if err == nil && share.Host != share.Guest {
+			err = unix.Mount(share.Host, share.Guest, "", unix.MS_BIND, "")
 		}
 	}
-	// As on a booted system, mounts propagate between the command's own namespaces.
-	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
-}
-
-// takeDown removes what is stacked on the loop devices and detaches them. It has to work
-// after ctx has ended.
-func takeDown(ctx context.Context, o Options, loops []*loopDevice) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeDownTime)
-	defer cancel()
-	var errs []error
-	for _, device := range loops {
-		errs = append(errs, removeHolders(ctx, o, filepath.Base(device.path)))
+	if err == nil {
+		// As on a booted system, mounts propagate between the command's own namespaces.
+		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
 	}
-	for _, device := range loops {
-		errs = append(errs, device.detach(ctx))
+	if err == nil {
+		space, err = os.Readlink(current)
 	}
-	return errors.Join(errs...)
-}
-
-// removeHolders takes down the topmost devices first.
-func removeHolders(ctx context.Context, o Options, name string) error {
-	var errs []error
-	for _, holder := range holders(name) {
-		if err := removeHolders(ctx, o, holder); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		mapped := deviceMapperName(holder)
-		if mapped == "" {
-			errs = append(errs, fmt.Errorf("%s is stacked on %s and is not device mapper's: stop it", holder, name))
-			continue
-		}
-		logf(o.Log, "the command left %s on %s: removing it", mapped, name)
-		errs = append(errs, removeMapped(ctx, mapped))
-	}
-	return errors.Join(errs...)
-}
-
-func removeMapped(ctx context.Context, mapped string) error {
-	dmsetup, err := lookPath("dmsetup")
 	if err != nil {
-		return err
+		return "", nil, errors.Join(fmt.Errorf("separate the mounts: %w", err), leave())
 	}
-	// A suspended device cannot be removed while something waits for it.
-	_ = exec.CommandContext(ctx, dmsetup, "resume", mapped).Run()
-	args := []string{"remove", "--retry", mapped}
-	if !hostUdev() {
-		args = append(args, "--noudevsync")
-	}
-	out, err := exec.CommandContext(ctx, dmsetup, args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("remove %s: %w: %s", mapped, err, out)
-	}
-	return nil
+	return space, leave, nil
 }

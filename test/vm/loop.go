@@ -74,6 +74,10 @@ const detachTime = 10 * time.Second
 
 // detach returns once the device is free, or says that it is still in use.
 func (l *loopDevice) detach(ctx context.Context) error {
+	// The kernel throws away what is only in the device's cache.
+	if err := l.file.Sync(); err != nil {
+		return fmt.Errorf("flush %s: %w", l.path, err)
+	}
 	clearErr := unix.IoctlSetInt(int(l.file.Fd()), unix.LOOP_CLR_FD, 0)
 	if err := l.file.Close(); err != nil {
 		return err

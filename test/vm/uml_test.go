@@ -2,7 +2,9 @@ package vm
 
 import (
 	"bytes"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -113,5 +115,40 @@ func TestKernelEnv_MemoryBeyondShm(t *testing.T) {
 	}
 	if huge := kernelEnv([]string{"A=1"}, "/run-dir", 1<<40); !slices.Equal(huge, []string{"A=1", "TMPDIR=/run-dir"}) {
 		t.Errorf("environment %q", huge)
+	}
+}
+
+func TestFindCommand(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"a/tool": 0o755, "b/tool": 0o644, "b/other": 0o644} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := []string{"PATH=b:" + filepath.Join(dir, "a")}
+	for _, tc := range []struct {
+		name, want string
+		err        error
+	}{
+		{name: "tool", want: "a/tool"},
+		{name: "a/tool", want: "a/tool"},
+		{name: "./a/tool", want: "a/tool"},
+		{name: filepath.Join(dir, "a/tool"), want: "a/tool"},
+		{name: "other", err: os.ErrPermission},
+		{name: "b/tool", err: os.ErrPermission},
+		{name: "absent", err: exec.ErrNotFound},
+		{name: "c/absent", err: exec.ErrNotFound},
+	} {
+		got, err := findCommand(tc.name, dir, env)
+		if tc.want != "" {
+			tc.want = filepath.Join(dir, tc.want)
+		}
+		if got != tc.want || !errors.Is(err, tc.err) {
+			t.Errorf("findCommand(%q) = %q, %v; want %q, %v", tc.name, got, err, tc.want, tc.err)
+		}
 	}
 }
