@@ -26,11 +26,7 @@ func awaitState(t *testing.T, client *lvmfake.LVM, wanted func(*lvm.State) bool)
 		if wanted(state) {
 			return
 		}
-		select {
-		case <-changes:
-		case <-t.Context().Done():
-			t.Fatal("the state did not become what was wanted")
-		}
+		receive(t, changes, "change towards the wanted state")
 	}
 }
 

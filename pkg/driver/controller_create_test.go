@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -291,7 +292,7 @@ func TestCreateVolume_DeadlineNeitherKillsNorForgets(t *testing.T) {
 		_, err := p.controller.CreateVolume(ctx, createReq("slow", "thick", 8*mib))
 		first <- err
 	}()
-	<-entered
+	receive(t, entered, "lvcreate")
 	short, cancelShort := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancelShort()
 	_, err := p.controller.CreateVolume(short, createReq("waiting", "thick", 8*mib))
@@ -307,7 +308,7 @@ func TestCreateVolume_DeadlineNeitherKillsNorForgets(t *testing.T) {
 		t.Errorf("GetCapacity while LVM hangs: %v", err)
 	}
 	cancel()
-	wantCode(t, "the first call", <-first, codes.Canceled)
+	wantCode(t, "the first call", receive(t, first, "answer"), codes.Canceled)
 	close(release)
 	v := eventually(t, p, createReq("slow", "thick", 8*mib))
 	if v.GetVolumeId() != "vg-a/slow" {
@@ -402,6 +403,67 @@ func TestCreateVolume_HundredAtOnceWithOneNameInTwoPools(t *testing.T) {
 	answers.Range(func(_, _ any) bool { n++; return true })
 	if n != 1 {
 		t.Errorf("%d different volumes were answered, want 1", n)
+	}
+}
+
+// One name is one volume, whatever pools two calls at once ask for.
+func TestCreateVolume_NameIsTakenInAllPools(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	p := w.start(t)
+	entered, release := make(chan struct{}), make(chan struct{})
+	p.lvm.SetHook(func(_ context.Context, c lvmfake.Call) error {
+		if c.Op == lvmfake.OpCreate && c.Phase == lvmfake.Before && c.Ref.VolumeGroup == "vg-a" {
+			close(entered)
+			<-release
+		}
+		return nil
+	})
+	first := make(chan error, 1)
+	go func() {
+		_, err := p.controller.CreateVolume(t.Context(), createReq("v", "thick", 8*mib))
+		first <- err
+	}()
+	receive(t, entered, "lvcreate")
+	_, err := p.controller.CreateVolume(t.Context(), createReq("v", "thin", 8*mib))
+	wantCode(t, "the same name in another pool", err, codes.Aborted)
+	close(release)
+	wantCode(t, "the first call", receive(t, first, "answer"), codes.OK)
+	_, err = p.controller.CreateVolume(t.Context(), createReq("v", "thin", 8*mib))
+	wantCode(t, "the same name in another pool, later", err, codes.AlreadyExists)
+}
+
+// The bytes of a volume that LVM has made and nobody was told of yet count once.
+func TestCreateVolume_AdmissionEndsWithTheState(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	w.setPool("thick", func(p *poolconfig.Pool) { p.ReserveBytes = 4*gib - 128*mib })
+	p := w.start(t)
+	entered, release := make(chan struct{}), make(chan struct{})
+	p.lvm.SetHook(func(_ context.Context, c lvmfake.Call) error {
+		if c.Op == lvmfake.OpCreate && c.Phase == lvmfake.After && c.Ref.Name == "first" {
+			close(entered)
+			<-release
+		}
+		return nil
+	})
+	answers := make(chan error, 2)
+	create := func(name string) {
+		_, err := p.controller.CreateVolume(t.Context(), createReq(name, "thick", 64*mib))
+		answers <- err
+	}
+	go create("first")
+	receive(t, entered, "lvcreate")
+	go create("second")
+	held := func() int {
+		p.admissions.mu.Lock()
+		defer p.admissions.mu.Unlock()
+		return len(p.admissions.held)
+	}
+	for held() < 2 && len(answers) == 0 {
+		runtime.Gosched()
+	}
+	close(release)
+	for range 2 {
+		wantCode(t, "CreateVolume", receive(t, answers, "answer"), codes.OK)
 	}
 }
 

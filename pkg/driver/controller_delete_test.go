@@ -297,20 +297,11 @@ func TestDeleteVolume_NextProcessResumesTheWipe(t *testing.T) {
 	if err := w.machine.Reboot(); err != nil {
 		t.Fatal(err)
 	}
-	client := w.client(t)
-	changes, cancel := client.Subscribe()
-	defer cancel()
-	next := w.startWith(t, client)
-	for {
-		inv, err := next.inventory(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, there := inv.find(v.Ref()); !there {
-			break
-		}
-		<-changes
-	}
+	next := w.start(t)
+	awaitState(t, next.lvm, func(s *lvm.State) bool {
+		_, there := s.LogicalVolume(v.Ref())
+		return !there
+	})
 	if diff := cmp.Diff(before, w.look(t)); diff != "" {
 		t.Errorf("(-before +after)\n%s", diff)
 	}
@@ -337,12 +328,12 @@ func TestDeleteVolume_WipeStopsWithTheDriver(t *testing.T) {
 	})
 	result := make(chan error, 1)
 	go func() { result <- deleteVolume(t, p, id) }()
-	<-halfway
+	receive(t, halfway, "wipe")
 	p.stop()
-	if err := <-p.served; err != nil {
+	if err := receive(t, p.served, "end of Serve"); err != nil {
 		t.Errorf("Serve: %v", err)
 	}
-	wantCode(t, "DeleteVolume", <-result, codes.Unavailable)
+	wantCode(t, "DeleteVolume", receive(t, result, "answer"), codes.Unavailable)
 	if tags := w.look(t)["vg-a"].Volumes["v"]; !strings.Contains(strings.Join(tags, " "), "state=deleting") {
 		t.Errorf("tags %v, want state=deleting for the next start", tags)
 	}

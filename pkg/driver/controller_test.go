@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/csi-local/csi-local/pkg/lvm"
+	"github.com/csi-local/csi-local/pkg/lvm/lvmfake"
 )
 
 // What is advertised works, and what is not says so.
@@ -113,6 +117,30 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 	}
 	_, err := p.controller.ValidateVolumeCapabilities(t.Context(), &csi.ValidateVolumeCapabilitiesRequest{VolumeId: ids["new"]})
 	wantCode(t, "no capabilities", err, codes.InvalidArgument)
+}
+
+// Not being in the last known state does not mean not being there.
+func TestLookup_AsksLVMBeforeItSaysNotFound(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	p := w.start(t)
+	other := w.start(t) // another process, for example the one before
+	id := mustCreate(t, other, createReq("v", "thick", 8*mib)).GetVolumeId()
+	if _, err := p.controller.ControllerGetVolume(t.Context(), &csi.ControllerGetVolumeRequest{VolumeId: id}); err != nil {
+		t.Errorf("ControllerGetVolume: %v", err)
+	}
+	id = mustCreate(t, other, createReq("w", "thick", 8*mib)).GetVolumeId()
+	mustDelete(t, p, id)
+	if _, there := w.look(t)["vg-a"].Volumes["w"]; there {
+		t.Error("DeleteVolume said OK and left the volume")
+	}
+	// The fresh report may fail, and then nothing is known.
+	p.lvm.SetHook(func(_ context.Context, c lvmfake.Call) error {
+		if c.Op == lvmfake.OpRefresh {
+			return lvm.ErrReport
+		}
+		return nil
+	})
+	wantCode(t, "DeleteVolume without a report", deleteVolume(t, p, "vg-a/none"), codes.Unavailable)
 }
 
 func TestControllerGetVolume(t *testing.T) {

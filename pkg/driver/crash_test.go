@@ -9,7 +9,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/pkg/lvm/lvmfake"
@@ -54,8 +53,9 @@ const (
 	crashVolumeBytes = 8 * mib
 )
 
-// prepare makes the world as it is before the call, and a process that can make it.
-func (s crashScenario) prepare(t *testing.T) (*world, *process) {
+// prepare makes the world as it is before the call, and a driver that can make
+// it. It does not serve, so that no chore of its own mixes with the call.
+func (s crashScenario) prepare(t *testing.T) (*world, *controllerServer, *lvmfake.LVM) {
 	t.Helper()
 	w := newWorld(t, worldOptions{DiskBytes: crashDiskBytes, Devices: true})
 	if s.wipe != "" {
@@ -74,7 +74,8 @@ func (s crashScenario) prepare(t *testing.T) (*world, *process) {
 			t.Fatal(err)
 		}
 	}
-	return w, w.start(t)
+	client := w.client(t)
+	return w, &controllerServer{Driver: w.driver(t, client)}, client
 }
 
 func (s crashScenario) request() *csi.CreateVolumeRequest {
@@ -83,25 +84,30 @@ func (s crashScenario) request() *csi.CreateVolumeRequest {
 	return req
 }
 
-func (s crashScenario) call(t *testing.T, p *process) error {
+// id is the volume's.
+func (s crashScenario) id() string {
+	return map[string]string{"thick": "vg-a/v", "thin": "vg-b/v"}[s.params["pool"]]
+}
+
+func (s crashScenario) call(t *testing.T, c *controllerServer) error {
 	t.Helper()
-	if !s.delete {
-		_, err := p.controller.CreateVolume(t.Context(), s.request())
+	if s.delete {
+		_, err := c.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: s.id()})
 		return err
 	}
-	vg := map[string]string{"thick": "vg-a", "thin": "vg-b"}[s.params["pool"]]
-	return deleteVolume(t, p, vg+"/v")
+	_, err := c.CreateVolume(t.Context(), s.request())
+	return err
 }
 
 // countPoints makes the call without a crash and counts the moments at which there could be one.
 func (s crashScenario) countPoints(t *testing.T) (points int64, after map[string]picture) {
 	t.Helper()
-	w, p := s.prepare(t)
-	p.lvm.SetHook(func(context.Context, lvmfake.Call) error {
+	w, c, client := s.prepare(t)
+	client.SetHook(func(context.Context, lvmfake.Call) error {
 		points++
 		return nil
 	})
-	if err := s.call(t, p); err != nil {
+	if err := s.call(t, c); err != nil {
 		t.Fatal(err)
 	}
 	return points, w.look(t)
@@ -126,15 +132,15 @@ func TestCrash_RepeatedCallConverges(t *testing.T) {
 }
 
 func (s crashScenario) crashAt(t *testing.T, point int64, reboot bool, want map[string]picture) {
-	w, p := s.prepare(t)
+	w, c, client := s.prepare(t)
 	var seen atomic.Int64
-	p.lvm.SetHook(func(context.Context, lvmfake.Call) error {
+	client.SetHook(func(context.Context, lvmfake.Call) error {
 		if seen.Add(1) == point+1 {
 			return lvmfake.ErrCrash
 		}
 		return nil
 	})
-	if err := s.call(t, p); err == nil || !p.lvm.Crashed() {
+	if err := s.call(t, c); err == nil || !client.Crashed() {
 		t.Fatalf("the call: %v; want it to die at point %d", err, point)
 	}
 	if reboot {
@@ -148,7 +154,7 @@ func (s crashScenario) crashAt(t *testing.T, point int64, reboot bool, want map[
 		t.Errorf("(-without a crash +with one)\n%s", diff)
 	}
 	if !s.delete {
-		mustDelete(t, next, map[string]string{"thick": "vg-a/v", "thin": "vg-b/v"}[s.params["pool"]])
+		mustDelete(t, next, s.id())
 	}
 	free := w.look(t)["vg-a"]
 	if free.FreeExtents != 2*crashDiskBytes/(4*mib) || len(free.Volumes) != 0 {
@@ -166,11 +172,11 @@ func (s crashScenario) crashAt(t *testing.T, point int64, reboot bool, want map[
 func (s crashScenario) repeat(t *testing.T, p *process) {
 	t.Helper()
 	for {
-		err := s.call(t, p)
+		err := s.call(t, &controllerServer{Driver: p.Driver})
 		if err == nil {
 			return
 		}
-		if status.Code(err) != codes.Aborted {
+		if codeOf("", err) != codes.Aborted {
 			t.Fatalf("the repeated call: %v", err)
 		}
 	}

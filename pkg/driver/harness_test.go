@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -134,6 +135,12 @@ func (w *world) start(t testing.TB) *process {
 
 func (w *world) startWith(t testing.TB, client *lvmfake.LVM) *process {
 	t.Helper()
+	return serve(t, w.driver(t, client), client)
+}
+
+// driver makes a driver that does not serve yet.
+func (w *world) driver(t testing.TB, client *lvmfake.LVM) *Driver {
+	t.Helper()
 	d, err := New(Options{
 		DriverName: testDriver, NodeName: testNode, Version: "v0.0.0-test",
 		Volumes: client, Devices: client.Devices(blockdev.Device{RegularFiles: true}), Mounter: noMounter{}, Pools: w.currentPools,
@@ -142,7 +149,7 @@ func (w *world) startWith(t testing.TB, client *lvmfake.LVM) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serve(t, d, client)
+	return d
 }
 
 func serve(t testing.TB, d *Driver, client *lvmfake.LVM) *process {
@@ -227,6 +234,21 @@ func wantCode(t testing.TB, what string, err error, want codes.Code) {
 	t.Helper()
 	if status.Code(err) != want {
 		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+// patience bounds waits for what must happen; only a failing test gets that far.
+const patience = 30 * time.Second
+
+// receive waits for a value, or for the channel to be closed.
+func receive[T any](t testing.TB, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("no %s after %v", what, patience)
+		panic("not reached")
 	}
 }
 

@@ -22,15 +22,9 @@ func intercept(t *testing.T, verbosity int, method string, req any, handler grpc
 	t.Helper()
 	w := newWorld(t, worldOptions{})
 	client := w.client(t)
-	d, err := New(Options{
-		DriverName: testDriver, NodeName: testNode, Version: "v", Volumes: client, Devices: client.Devices(nil),
-		Mounter: noMounter{}, Pools: w.currentPools, KubeletDir: "/k", MaxVolumes: 1,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := w.driver(t, client)
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(verbosity), ktesting.BufferLogs(true)))
-	_, err = d.interceptor(logger)(t.Context(), req, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/" + method}, handler)
+	_, err := d.interceptor(logger)(t.Context(), req, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/" + method}, handler)
 	return err, logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 }
 

@@ -107,7 +107,7 @@ func (m *model) delete(rt *rapid.T) {
 
 func (m *model) restart(rt *rapid.T) {
 	m.p.stop()
-	<-m.p.served
+	receive(m.t, m.p.served, "end of Serve")
 	if rapid.Bool().Draw(rt, "reboot") {
 		if err := m.w.machine.Reboot(); err != nil {
 			rt.Fatal(err)

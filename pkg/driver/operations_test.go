@@ -124,3 +124,13 @@ func TestOperations_OneEffectPerKeyAtATime(t *testing.T) {
 		t.Errorf("%d effects at once, %d done; want 1 at once and some done", most.Load(), done)
 	}
 }
+
+// Whoever gets an answer may call again at once.
+func TestOperations_KeyIsFreeWithTheAnswer(t *testing.T) {
+	o := newOperations()
+	for i := range 20_000 {
+		if err := o.run(context.Background(), "v", "creation", func(_, _ context.Context) error { return nil }); err != nil {
+			t.Fatalf("call %d: %v", i, err)
+		}
+	}
+}

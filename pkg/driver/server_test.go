@@ -114,9 +114,9 @@ func TestServe_StopsAfterTheRunningCommand(t *testing.T) {
 		_, err := p.controller.CreateVolume(t.Context(), createReq("v", "thick", 8*mib))
 		created <- err
 	}()
-	<-entered
+	receive(t, entered, "lvcreate")
 	p.stop()
-	<-p.operations.stopping
+	receive(t, p.operations.stopping, "refusal")
 	_, err := p.controller.CreateVolume(t.Context(), createReq("w", "thick", 8*mib))
 	wantCode(t, "CreateVolume while stopping", err, codes.Unavailable)
 	_, err = p.identity.Probe(t.Context(), &csi.ProbeRequest{})
@@ -127,10 +127,10 @@ func TestServe_StopsAfterTheRunningCommand(t *testing.T) {
 	default:
 	}
 	close(release)
-	if err := <-created; err != nil {
+	if err := receive(t, created, "answer"); err != nil {
 		t.Errorf("the running call: %v", err)
 	}
-	if err := <-p.served; err != nil {
+	if err := receive(t, p.served, "end of Serve"); err != nil {
 		t.Errorf("Serve: %v", err)
 	}
 	if _, there := w.look(t)["vg-a"].Volumes["v"]; !there {

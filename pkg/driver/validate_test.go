@@ -45,13 +45,7 @@ func TestValidateSizes(t *testing.T) {
 func FuzzCreateRequest(f *testing.F) {
 	w := newWorld(f, worldOptions{})
 	client := w.client(f)
-	d, err := New(Options{
-		DriverName: testDriver, NodeName: testNode, Version: "v", Volumes: client, Devices: client.Devices(nil),
-		Mounter: noMounter{}, Pools: w.currentPools, KubeletDir: "/k", MaxVolumes: 1,
-	})
-	if err != nil {
-		f.Fatal(err)
-	}
+	d := w.driver(f, client)
 	striped := createReq("a/b", "thick", mib)
 	striped.Parameters = map[string]string{"pool": "thick", "layout": "striped", "stripes": "2", "stripeSize": "64Ki"}
 	fs := createReq("pvc", "thin", gib)
