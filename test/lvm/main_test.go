@@ -16,7 +16,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	disks := make([]vm.Disk, 6)
+	disks := make([]vm.Disk, lvmtest.MinDisks)
 	for i := range disks {
 		disks[i].SizeBytes = gib / 2
 	}
@@ -25,15 +25,6 @@ func TestMain(m *testing.M) {
 
 func disks() []string { return strings.Fields(os.Getenv(vm.EnvDisks)) }
 
-// runners are the two ways in which lvm.Client runs LVM.
-func runners() map[string]lvm.Options {
-	return map[string]lvm.Options{"Session": {}, "Exec": {PlainExec: true}}
-}
-
 func TestContract(t *testing.T) {
-	for name, options := range runners() {
-		t.Run(name, func(t *testing.T) {
-			lvmtest.Run(t, func(t *testing.T) lvmtest.Machine { return lvmtest.NewReal(t, disks(), options) })
-		})
-	}
+	lvmtest.Run(t, func(t *testing.T) lvmtest.Machine { return lvmtest.NewReal(t, disks(), lvm.Options{}) })
 }
