@@ -59,7 +59,7 @@ func NewClient(opts Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		opts: opts, udev: udevWanted(opts), devices: devices{sysDir: opts.SysDir, stat: statBlockDevice},
+		opts: opts, udev: opts.Udev == UdevOn, devices: devices{sysDir: opts.SysDir, stat: statBlockDevice},
 		turns: make(chan struct{}, 1), learned: map[string]string{}, backedUp: map[string]int64{},
 		firstState: make(chan struct{}), changed: make(chan struct{}, 1),
 		closing: make(chan struct{}), ended: make(chan struct{}),

@@ -21,12 +21,16 @@ type VolumeGroupSelector struct {
 type Udev string
 
 const (
-	// UdevAuto: udevd makes them if it listens at its control socket and shares
-	// our IPC namespace, else LVM itself.
+	// UdevAuto is UdevOff. LVM waits for udevd by means of a System V semaphore
+	// that udevd's rules release. That never happens if udevd ends meanwhile or
+	// runs in another IPC namespace, as the host's does for most containers; and
+	// a worker of udevd that is slow stalls the command for half a minute. Nodes
+	// that LVM makes itself get along with a running udevd, and cost less.
 	UdevAuto Udev = ""
-	// UdevOn: LVM waits for udevd.
+	// UdevOn: LVM waits for udevd, if it runs. Only for where something else
+	// depends on that, and udevd is known to answer.
 	UdevOn Udev = "on"
-	// UdevOff: LVM makes the nodes itself and does not wait for udevd.
+	// UdevOff: LVM makes the nodes itself and never waits for udevd.
 	UdevOff Udev = "off"
 )
 
@@ -47,16 +51,11 @@ type Options struct {
 	DevDir string
 	// SysDir is where sysfs is mounted; "/sys" if empty.
 	SysDir string
-	// ProcDir is where procfs is mounted; "/proc" if empty.
-	ProcDir string
 	// BackupDir receives a copy of each volume group's metadata after changes
 	// (vgcfgrestore(8) reads it); no backups if empty.
 	BackupDir string
 	// Udev says who makes device nodes.
 	Udev Udev
-	// UdevControl is the socket by which a running udevd is known;
-	// "/run/udev/control" if empty.
-	UdevControl string
 	// PlainExec starts one process for each command instead of one shell for all.
 	PlainExec bool
 	// SessionCommands is the number of commands after which the lvm shell is
@@ -97,8 +96,6 @@ func (o Options) withDefaults() (Options, error) {
 	o.LockDir = cmp.Or(o.LockDir, "/run/lock/lvm")
 	o.DevDir = cmp.Or(o.DevDir, "/dev")
 	o.SysDir = cmp.Or(o.SysDir, "/sys")
-	o.ProcDir = cmp.Or(o.ProcDir, "/proc")
-	o.UdevControl = cmp.Or(o.UdevControl, "/run/udev/control")
 	o.SessionCommands = cmp.Or(o.SessionCommands, 2000)
 	o.MaxOutputBytes = cmp.Or(o.MaxOutputBytes, 64<<20)
 	o.RefreshDelay = cmp.Or(o.RefreshDelay, 750*time.Millisecond)
