@@ -74,16 +74,25 @@ func deviceOfSource(source, sysDir string) (DeviceNumber, bool) {
 	if number, ok := deviceInSysfs(filepath.Join(sysDir, "class/block", name)); ok {
 		return number, true
 	}
-	names, err := filepath.Glob(filepath.Join(sysDir, "class/block/dm-*/dm/name"))
+	// <dev>/mapper/<name>, or LVM's <dev>/<volume group>/<logical volume>.
+	mapped := mapperName(filepath.Base(filepath.Dir(source)), name)
+	files, err := filepath.Glob(filepath.Join(sysDir, "class/block/dm-*/dm/name"))
 	if err != nil {
 		return DeviceNumber{}, false
 	}
-	for _, file := range names {
-		if text, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(text)) == name {
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if known := strings.TrimSpace(string(text)); err == nil && (known == name || known == mapped) {
 			return deviceInSysfs(filepath.Dir(filepath.Dir(file)))
 		}
 	}
 	return DeviceNumber{}, false
+}
+
+// mapperName is the name that device mapper has for a logical volume.
+func mapperName(volumeGroup, logicalVolume string) string {
+	double := func(name string) string { return strings.ReplaceAll(name, "-", "--") }
+	return double(volumeGroup) + "-" + double(logicalVolume)
 }
 
 func deviceInSysfs(dir string) (DeviceNumber, bool) {

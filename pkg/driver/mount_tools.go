@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -106,6 +109,10 @@ func (m *mounter) Statfs(path string) (FilesystemUsage, error) {
 	if err := unix.Statfs(path, &s); err != nil {
 		return FilesystemUsage{}, fmt.Errorf("statfs %s: %w", path, err)
 	}
+	errorCount, err := m.errorsOf(path, s.Type)
+	if err != nil {
+		return FilesystemUsage{}, err
+	}
 	unit := s.Frsize
 	if unit == 0 {
 		unit = s.Bsize
@@ -117,7 +124,29 @@ func (m *mounter) Statfs(path string) (FilesystemUsage, error) {
 		TotalInodes:     int64(s.Files),
 		AvailableInodes: int64(s.Ffree),
 		UsedInodes:      int64(s.Files - s.Ffree),
+		Errors:          errorCount,
 	}, nil
+}
+
+// errorsOf reads the count that ext4 shows in sysfs.
+func (m *mounter) errorsOf(path string, fsType int64) (int64, error) {
+	if fsType != unix.EXT4_SUPER_MAGIC {
+		return 0, nil
+	}
+	var s unix.Stat_t
+	if err := unix.Stat(path, &s); err != nil {
+		// A file system that has failed altogether may refuse even this.
+		return 1, nil
+	}
+	device, err := filepath.EvalSymlinks(filepath.Join(m.sysDir, fmt.Sprintf("dev/block/%d:%d", unix.Major(s.Dev), unix.Minor(s.Dev))))
+	if err != nil {
+		return 0, fmt.Errorf("device of %s: %w", path, err)
+	}
+	text, err := os.ReadFile(filepath.Join(m.sysDir, "fs/ext4", filepath.Base(device), "errors_count"))
+	if err != nil {
+		return 0, fmt.Errorf("errors of the ext4 at %s: %w", path, err)
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
 // run runs a tool to its end and returns its words if it fails.

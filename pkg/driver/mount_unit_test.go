@@ -23,10 +23,12 @@ func TestMountTable_Parse(t *testing.T) {
 41 35 0:44 / /mnt/btrfs rw - btrfs /dev/mapper/vgA-vol-3 rw
 42 35 0:45 / /mnt/btrfs2 rw - btrfs /dev/dm-9 rw
 43 35 0:46 / /mnt/btrfs3 rw - btrfs /dev/gone rw
+44 35 0:47 / /mnt/btrfs4 rw - btrfs /dev/vg-b/vol-4 rw
 `
 	sys := t.TempDir()
 	for file, content := range map[string]string{
 		"class/block/dm-6/dev": "253:6\n", "class/block/dm-6/dm/name": "vgA-vol-3\n", "class/block/dm-9/dev": "253:9\n",
+		"class/block/dm-7/dev": "253:7\n", "class/block/dm-7/dm/name": "vg--b-vol--4\n",
 	} {
 		path := filepath.Join(sys, file)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte(content), 0o600)); err != nil {
@@ -55,6 +57,7 @@ func TestMountTable_Parse(t *testing.T) {
 		{"/mnt/btrfs", "/", "btrfs", DeviceNumber{253, 6}, false},
 		{"/mnt/btrfs2", "/", "btrfs", DeviceNumber{253, 9}, false},
 		{"/mnt/btrfs3", "/", "btrfs", noDevice(), false},
+		{"/mnt/btrfs4", "/", "btrfs", DeviceNumber{253, 7}, false},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -78,9 +77,7 @@ func (d *Driver) findDevice(v volume, number DeviceNumber) (string, error) {
 	if err == nil {
 		return v.Path, nil
 	}
-	// <dev>/<volume group>/<logical volume> and <dev>/mapper/<both, hyphens doubled>.
-	double := func(name string) string { return strings.ReplaceAll(name, "-", "--") }
-	mapped := filepath.Join(filepath.Dir(filepath.Dir(v.Path)), "mapper", double(v.VolumeGroup)+"-"+double(v.Name))
+	mapped := filepath.Join(filepath.Dir(filepath.Dir(v.Path)), "mapper", mapperName(v.VolumeGroup, v.Name))
 	if d.devices.Check(mapped, number.Major, number.Minor) == nil {
 		return mapped, nil
 	}

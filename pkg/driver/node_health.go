@@ -19,7 +19,6 @@ import (
 // Reasons of health conditions: CamelCase words that programs may match on.
 const (
 	reasonDiskMissing       = "PhysicalVolumeMissing"
-	reasonNotActive         = "NotActive"
 	reasonRefreshNeeded     = "RefreshNeeded"
 	reasonPoolFull          = "ThinPoolFull"
 	reasonPoolReadOnly      = "ThinPoolReadOnly"
@@ -27,6 +26,8 @@ const (
 	reasonPoolRepair        = "ThinPoolNeedsRepair"
 	reasonFailed            = "DeviceFailed"
 	reasonFilesystemFailed  = "FilesystemReadOnly"
+	reasonFilesystemErrors  = "FilesystemErrors"
+	reasonNotResponding     = "NotResponding"
 	reasonOtherHealth       = "Unhealthy"
 	reasonGroupMissing      = "VolumeGroupMissing"
 	reasonGroupAmbiguous    = "VolumeGroupAmbiguous"
@@ -56,7 +57,7 @@ func (s *nodeServer) NodeGetVolumeHealth(ctx context.Context, req *csi.NodeGetVo
 	case err != nil:
 		return nil, err
 	default:
-		health.HealthStatuses, err = s.healthOf(inv, v)
+		health.HealthStatuses, err = s.healthOf(ctx, inv, v)
 	}
 	if err != nil && !isGroupProblem(err) {
 		return nil, err
@@ -81,7 +82,7 @@ func reasonOfProblem(err error) string {
 	return reasonGroupUnusable
 }
 
-func (d *Driver) healthOf(inv *inventory, v volume) ([]*csi.VolumeHealth_VolumeHealthEntry, error) {
+func (d *Driver) healthOf(ctx context.Context, inv *inventory, v volume) ([]*csi.VolumeHealth_VolumeHealthEntry, error) {
 	entries := lvmHealth(v.LogicalVolume)
 	if v.ThinPool != "" {
 		entries = append(entries, thinPoolHealth(inv, v)...)
@@ -90,12 +91,7 @@ func (d *Driver) healthOf(inv *inventory, v volume) ([]*csi.VolumeHealth_VolumeH
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range table.of(numberOf(v)) {
-		if !m.Block && m.failed() {
-			entries = append(entries, degraded(reasonFilesystemFailed, "the kernel made the file system read-only after errors"))
-			break
-		}
-	}
+	entries = append(entries, d.filesystemHealth(ctx, table.of(numberOf(v)))...)
 	// A volume and its thin pool can have the same trouble; the specification
 	// wants each (status, reason) once.
 	seen := map[string]bool{}
@@ -104,6 +100,26 @@ func (d *Driver) healthOf(inv *inventory, v volume) ([]*csi.VolumeHealth_VolumeH
 		defer func() { seen[key] = true }()
 		return seen[key]
 	}), nil
+}
+
+// filesystemHealth looks at one of the volume's mounts; all show the same file system.
+func (d *Driver) filesystemHealth(ctx context.Context, mounts []Mount) []*csi.VolumeHealth_VolumeHealthEntry {
+	i := slices.IndexFunc(mounts, func(m Mount) bool { return !m.Block })
+	if i < 0 {
+		return nil
+	}
+	var found []*csi.VolumeHealth_VolumeHealthEntry
+	if mounts[i].failed() {
+		found = append(found, degraded(reasonFilesystemFailed, "the kernel made the file system read-only after errors"))
+	}
+	usage, err := d.statfs(ctx, mounts[i].Path)
+	switch {
+	case err != nil:
+		found = append(found, inaccessible(reasonNotResponding, err.Error()))
+	case usage.Errors > 0:
+		found = append(found, degraded(reasonFilesystemErrors, fmt.Sprintf("the file system has noted %d errors; it is checked when it is staged next", usage.Errors)))
+	}
+	return found
 }
 
 // lvmHealth reads lv_health_status; see lvs(8) and lvmreport(7).

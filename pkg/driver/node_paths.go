@@ -35,7 +35,7 @@ func (d *Driver) nodePath(field, path string) (string, error) {
 	for _, root := range roots {
 		real, err := filepath.EvalSymlinks(root)
 		if err == nil && isBelow(resolved, real) {
-			return resolved, refuseLink(field, resolved)
+			return resolved, d.refuseLink(field, resolved)
 		}
 	}
 	return "", pathEscapes.errorf(field, path, resolved)
@@ -68,14 +68,20 @@ func resolveParent(path string) (string, error) {
 	return filepath.Join(parent, filepath.Base(path)), nil
 }
 
-func refuseLink(field, path string) error {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
+// refuseLink refuses a path whose last element is a symbolic link. The root of a
+// mounted file system that has failed cannot be looked at; it must be possible
+// to unmount it all the same.
+func (d *Driver) refuseLink(field, path string) error {
+	info, err := lstatIfThere(path)
+	if err != nil {
+		if table, tableErr := d.mountTable(); tableErr == nil {
+			if _, mounted := table.at(path); mounted {
+				return nil // a mount point is no link
+			}
+		}
 		return fmt.Errorf("%s: %w", field, err)
-	case info.Mode()&fs.ModeSymlink != 0:
+	}
+	if info != nil && info.Mode()&fs.ModeSymlink != 0 {
 		return pathIsLink.errorf(field, path)
 	}
 	return nil
