@@ -25,6 +25,8 @@ const drainTime = 2 * time.Second
 // be built or installed, and one process does what a script would start dozens for.
 // Only init() is early enough to do so in any program and any test binary that imports
 // this package. Both conditions hold nowhere but in the throwaway kernel.
+//
+//allow:init it has an effect in process 1 of the throwaway kernel only
 func init() {
 	if os.Getpid() == 1 && os.Getenv(envInit) != "" {
 		guestInit(os.Getenv(envInit))
