@@ -103,7 +103,7 @@ func classifyByState(f failure) error {
 		return kindOf(f.after.Problems[ref.VolumeGroup])
 	}
 	lv, exists := vg.LogicalVolume(ref.Name)
-	if f.ch.op == opCreate || f.ch.op == opCreatePool {
+	if f.ch.creates() {
 		_, existed := f.before.LogicalVolume(ref)
 		if exists && existed {
 			return ErrExists
@@ -117,10 +117,10 @@ func classifyByState(f failure) error {
 		return ErrPhysicalVolumeMissing
 	}
 	_, taken := f.after.LogicalVolume(f.ch.target)
-	open := lv.Open && (f.ch.op == opRemove || f.ch.op == opDeactivate)
-	depended := f.ch.op == opRemove && (isThickOrigin(vg, lv.Name) || hasThinVolumes(vg, lv.Name))
+	open := lv.Open && f.ch.is(opRemove, opDeactivate)
+	depended := f.ch.is(opRemove) && (isThickOrigin(vg, lv.Name) || hasThinVolumes(vg, lv.Name))
 	switch {
-	case f.ch.op == opRename && taken:
+	case f.ch.is(opRename) && taken:
 		return ErrExists
 	case open || depended:
 		return ErrInUse

@@ -139,25 +139,24 @@ func validThinPool(req ThinPoolRequest) error {
 	return validTags(req.Tags)
 }
 
-// removeCommand removes the volume only if it is no origin of a thick snapshot
-// and no thin pool with volumes (-y would remove those with it) and, as guard
-// says, no disk is missing.
-// uuid, if known, makes sure that it is still the same volume.
-func removeCommand(ref Ref, uuid string) Command {
-	selection := guard(ref) + ` && lv_role!=thickorigin && (segtype!="thin-pool" || thin_count=0)`
-	if uuid != "" {
-		selection += ` && lv_uuid="` + uuid + `"`
-	}
-	return Command{Name: "lvremove", Args: []string{"-y", "-S", selection, ref.VolumeGroup}}
+// removeCommand removes the volume only if it is no origin of a thick snapshot:
+// -y would remove the snapshots with it.
+func removeCommand(lv LogicalVolume) Command {
+	return Command{Name: "lvremove", Args: []string{"-y", "-S", guard(lv) + " && lv_role!=thickorigin", lv.VolumeGroup}}
 }
 
-// guard selects the volume (lvmreport(7), SELECTION), provided that LVM sees
-// all disks of the volume group. LVM itself would carry on: if an administrator
-// has just added a disk, which our filter does not let pass yet, lvremove and
-// lvchange write new metadata without it, and if it holds volumes already, mark
-// it as missing. LVM evaluates the selection under the volume group's lock.
-func guard(ref Ref) string {
-	return `vg_missing_pv_count=0 && lv_name="` + ref.Name + `"`
+// guard selects the volume (lvmreport(7), SELECTION), provided that it is still
+// the same one and that LVM sees all disks of the volume group. LVM itself would
+// carry on: if an administrator has just added a disk, which our filter does not
+// let pass yet, lvremove and lvchange write new metadata without it, and if it
+// holds volumes already, mark it as missing. LVM evaluates the selection under
+// the volume group's lock.
+func guard(lv LogicalVolume) string {
+	selection := `vg_missing_pv_count=0 && lv_name="` + lv.Name + `"`
+	if lv.UUID != "" { // not known between creation and the next report
+		selection += ` && lv_uuid="` + lv.UUID + `"`
+	}
+	return selection
 }
 
 func extendCommand(ref Ref, extents int64) Command {
@@ -176,7 +175,7 @@ func renameCommand(ref Ref, newName string) Command {
 	return Command{Name: "lvrename", Args: []string{"-y", ref.VolumeGroup, ref.Name, newName}}
 }
 
-func changeTagsCommand(ref Ref, add, remove []string) Command {
+func changeTagsCommand(lv LogicalVolume, add, remove []string) Command {
 	args := []string{"-y"}
 	for _, tag := range remove {
 		args = append(args, "--deltag="+tag)
@@ -184,5 +183,5 @@ func changeTagsCommand(ref Ref, add, remove []string) Command {
 	for _, tag := range add {
 		args = append(args, "--addtag="+tag)
 	}
-	return Command{Name: "lvchange", Args: append(args, "-S", guard(ref), ref.VolumeGroup)}
+	return Command{Name: "lvchange", Args: append(args, "-S", guard(lv), lv.VolumeGroup)}
 }

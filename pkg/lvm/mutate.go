@@ -55,7 +55,7 @@ func (c *Client) apply(ctx context.Context, ch change) error {
 		return ch.fail(err)
 	}
 	defer t.release()
-	before, vg, err := c.usable(ctx, ch.ref.VolumeGroup, t.waited)
+	before, vg, err := c.usable(ctx, ch, t.waited)
 	if err != nil {
 		return ch.fail(err)
 	}
@@ -101,30 +101,44 @@ func didSomething(r Result) bool {
 	return slices.ContainsFunc(r.Log, func(e LogEntry) bool { return e.Type == "print" })
 }
 
-// usable returns the state and the volume group, read anew if the group was
-// not there when last seen. A physical volume that is missing does not forbid
+// usable returns the state and the volume group that the change is about. What
+// the last report did not show, group or volume, is looked for again before it
+// is called missing. A physical volume that is missing does not forbid
 // everything; LVM decides.
-func (c *Client) usable(ctx context.Context, name string, waited time.Duration) (*State, VolumeGroup, error) {
+func (c *Client) usable(ctx context.Context, ch change, waited time.Duration) (*State, VolumeGroup, error) {
 	state := c.state.Load()
-	if state == nil || !has(state, name) {
+	if state == nil || !shows(state, ch) {
 		var err error
 		if state, err = c.read(ctx, waited); err != nil {
 			return nil, VolumeGroup{}, err
 		}
 	}
-	if vg, ok := state.VolumeGroup(name); ok {
+	name := ch.ref.VolumeGroup
+	vg, ok := state.VolumeGroup(name)
+	switch {
+	case ok && !shows(state, ch):
+		return nil, vg, &Error{Kind: ErrNotFound, Op: string(ch.op), Object: ch.ref.String()}
+	case ok:
 		return state, vg, nil
+	case state.Problems[name] != nil:
+		return nil, vg, state.Problems[name]
 	}
-	if problem := state.Problems[name]; problem != nil {
-		return nil, VolumeGroup{}, problem
-	}
-	return nil, VolumeGroup{}, groupError(ErrVolumeGroupMissing, name, "it is not among the configured volume groups")
+	return nil, vg, groupError(ErrVolumeGroupMissing, name, "it is not among the configured volume groups")
 }
 
-func has(s *State, group string) bool {
-	_, ok := s.VolumeGroup(group)
+// shows tells whether the state has what the change needs to be there.
+func shows(s *State, ch change) bool {
+	vg, ok := s.VolumeGroup(ch.ref.VolumeGroup)
+	if !ok || ch.creates() {
+		return ok
+	}
+	_, ok = vg.LogicalVolume(ch.ref.Name)
 	return ok
 }
+
+func (ch change) creates() bool { return ch.op == opCreate || ch.op == opCreatePool }
+
+func (ch change) is(ops ...operation) bool { return slices.Contains(ops, ch.op) }
 
 // explain finds out what a command without success means, from a fresh state
 // first. The error is nil if what was wanted is so all the same; again tells
@@ -144,7 +158,7 @@ func (c *Client) explain(ctx context.Context, ch change, cmd Command, before *St
 		return after, false, nil
 	}
 	kind := classify(failure{ch: ch, cmd: cmd, before: before, after: after, result: result, cause: cause})
-	again = has(after, ch.ref.VolumeGroup) && after.Problems[ch.ref.VolumeGroup] == nil && cause == nil &&
+	again = shows(after, ch) && after.Problems[ch.ref.VolumeGroup] == nil && cause == nil &&
 		(!slices.Equal(devicesBefore, c.layout.devices) || kind == errNothingDone)
 	if kind == errNothingDone {
 		kind = ErrFailed

@@ -71,9 +71,16 @@ func (c *Client) Remove(ctx context.Context, ref Ref) error {
 	if err := validRef(ref); err != nil {
 		return ch.fail(err)
 	}
+	same := sameVolume(ref)
 	ch.build = func(_ *State, vg VolumeGroup) (Command, error) {
-		lv, _ := vg.LogicalVolume(ref.Name)
-		return removeCommand(ref, lv.UUID), nil
+		lv, err := same(vg)
+		if err != nil {
+			return Command{}, err
+		}
+		if hasThinVolumes(vg, lv.Name) {
+			return Command{}, &Error{Kind: ErrInUse, Op: string(ch.op), Object: ref.String(), Messages: []string{"thin volumes are in it"}}
+		}
+		return removeCommand(lv), nil
 	}
 	ch.patch = func(before *State) *State { return withoutVolume(before, ref) }
 	ch.done = func(before, after *State, died bool) bool {
@@ -93,10 +100,7 @@ func (c *Client) Extend(ctx context.Context, ref Ref, sizeBytes int64) (LogicalV
 		return lv, ch.fail(err)
 	}
 	ch.build = func(_ *State, vg VolumeGroup) (Command, error) {
-		old, ok := vg.LogicalVolume(ref.Name)
-		if !ok {
-			return extendCommand(ref, 1), nil // LVM says whether it is there
-		}
+		old, _ := vg.LogicalVolume(ref.Name)
 		groups := int64(1)
 		if old.SegmentType == SegStriped {
 			groups = int64(max(1, old.Stripes))
@@ -143,28 +147,14 @@ func (c *Client) Activate(ctx context.Context, ref Ref) (LogicalVolume, error) {
 		number, err = c.awaitDevice(ctx, ref, vg.UUID, lv.UUID)
 		return err
 	}
+	var lv LogicalVolume
 	ch.patch = func(before *State) *State {
-		lv, ok := before.LogicalVolume(ref)
-		if !ok {
-			return before
-		}
+		lv, _ = before.LogicalVolume(ref)
 		lv.Active, lv.Major, lv.Minor = true, number.major, number.minor
 		return withVolume(before, lv)
 	}
 	if err := c.apply(ctx, ch); err != nil {
 		return LogicalVolume{}, err
-	}
-	if lv, ok := c.state.Load().LogicalVolume(ref); ok {
-		return lv, nil
-	}
-	// Made by somebody else since the last report.
-	state, err := c.Refresh(ctx)
-	if err != nil {
-		return LogicalVolume{}, ch.fail(err)
-	}
-	lv, ok := state.LogicalVolume(ref)
-	if !ok {
-		return lv, &Error{Kind: ErrNotFound, Op: string(ch.op), Object: ref.String()}
 	}
 	return lv, nil
 }
@@ -193,10 +183,7 @@ func (c *Client) Deactivate(ctx context.Context, ref Ref) error {
 	}
 	ch.build = func(*State, VolumeGroup) (Command, error) { return deactivateCommand(ref), nil }
 	ch.patch = func(before *State) *State {
-		lv, ok := before.LogicalVolume(ref)
-		if !ok {
-			return before
-		}
+		lv, _ := before.LogicalVolume(ref)
 		lv.Active, lv.Open, lv.Major, lv.Minor = false, false, -1, -1
 		lv.DataPercent, lv.MetadataPercent = -1, -1
 		return withVolume(before, lv)
@@ -216,10 +203,7 @@ func (c *Client) Rename(ctx context.Context, ref Ref, newName string) error {
 	}
 	ch.build = func(*State, VolumeGroup) (Command, error) { return renameCommand(ref, newName), nil }
 	ch.patch = func(before *State) *State {
-		lv, ok := before.LogicalVolume(ref)
-		if !ok {
-			return before
-		}
+		lv, _ := before.LogicalVolume(ref)
 		lv.Name, lv.Path = newName, c.path(target)
 		return withVolume(withoutVolume(before, ref), lv)
 	}
@@ -239,12 +223,13 @@ func (c *Client) ChangeTags(ctx context.Context, ref Ref, add, remove []string) 
 	if len(add)+len(remove) == 0 {
 		return ch.fail(fmt.Errorf("%w: no tags to change", ErrInvalid))
 	}
-	ch.build = func(*State, VolumeGroup) (Command, error) { return changeTagsCommand(ref, add, remove), nil }
+	same := sameVolume(ref)
+	ch.build = func(_ *State, vg VolumeGroup) (Command, error) {
+		lv, err := same(vg)
+		return changeTagsCommand(lv, add, remove), err
+	}
 	ch.patch = func(before *State) *State {
-		lv, ok := before.LogicalVolume(ref)
-		if !ok {
-			return before
-		}
+		lv, _ := before.LogicalVolume(ref)
 		return withVolume(before, retagged(lv, add, remove))
 	}
 	ch.done = func(_, after *State, _ bool) bool {
@@ -252,6 +237,22 @@ func (c *Client) ChangeTags(ctx context.Context, ref Ref, add, remove []string) 
 		return ok && slices.Equal(lv.Tags, retagged(lv, add, remove).Tags)
 	}
 	return c.apply(ctx, ch)
+}
+
+// sameVolume returns a function that finds the volume and insists, when asked
+// again, that it is the one it found first. A name that meanwhile belongs to
+// another volume is not what the caller spoke of.
+func sameVolume(ref Ref) func(VolumeGroup) (LogicalVolume, error) {
+	uuid := ""
+	return func(vg VolumeGroup) (LogicalVolume, error) {
+		lv, _ := vg.LogicalVolume(ref.Name)
+		if uuid != "" && lv.UUID != uuid {
+			return lv, &Error{Kind: ErrNotFound, Op: "lvs", Object: ref.String(),
+				Messages: []string{"the volume of UUID " + uuid + " was replaced by another one of the same name"}}
+		}
+		uuid = lv.UUID
+		return lv, nil
+	}
 }
 
 // path is the volume's device node.
