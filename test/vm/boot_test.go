@@ -202,18 +202,15 @@ func TestBoot_KernelDies(t *testing.T) {
 	for _, tc := range []struct {
 		name, lines, reason string
 	}{
-		{"panic", `echo out; echo c >/proc/sysrq-trigger; sleep 1000`, "panicked while the command ran (Kernel panic - not syncing: sysrq triggered crash)"},
-		{"power off", `echo out; echo o >/proc/sysrq-trigger; sleep 1000`, "stopped while the command ran without telling"},
-		{"reboot", `echo out; echo b >/proc/sysrq-trigger; sleep 1000`, "was rebooted by the command"},
+		{"panic", `echo c >/proc/sysrq-trigger; sleep 1000`, "panicked while the command ran (Kernel panic - not syncing: sysrq triggered crash)"},
+		{"power off", `echo o >/proc/sysrq-trigger; sleep 1000`, "stopped while the command ran without telling"},
+		{"reboot", `echo b >/proc/sysrq-trigger; sleep 1000`, "was rebooted by the command"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := runUML(t, Options{Command: script(tc.lines)})
 			var died *DiedError
 			if !errors.As(r.err, &died) || !strings.Contains(died.Reason, tc.reason) || len(died.Console) == 0 {
 				t.Errorf("error %v", r.err)
-			}
-			if !strings.HasPrefix(r.stdout, "out\n") {
-				t.Errorf("stdout %q", r.stdout)
 			}
 		})
 	}

@@ -30,11 +30,12 @@ func bootWith(kernel string) attempt {
 		if err := context.Cause(ctx); err != nil {
 			return 0, err
 		}
-		dir, err := runFolder()
+		folder, err := runFolder()
 		if err != nil {
 			return 0, err
 		}
-		defer os.RemoveAll(dir)
+		defer folder.remove()
+		dir := folder.path
 		disks, err := openDisks(o.Disks, dir)
 		if err != nil {
 			return 0, err
@@ -49,24 +50,24 @@ func bootWith(kernel string) attempt {
 }
 
 // runFolder makes the folder that the kernel finds its init and its orders in.
-func runFolder() (string, error) {
-	dir, err := os.MkdirTemp("", "vm-")
+func runFolder() (*folder, error) {
+	f, err := newFolder()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	self, err := os.Executable()
-	if err == nil && !plainPath.MatchString(dir) {
+	if err == nil && !plainPath.MatchString(f.path) {
 		err = &OptionError{Problem: fmt.Sprintf(
-			"temporary folder %q: the kernel's command line takes letters, digits and ._+-/ only: set TMPDIR", dir)}
+			"temporary folder %q: the kernel's command line takes letters, digits and ._+-/ only: set TMPDIR", f.path)}
 	}
 	if err == nil {
-		err = os.Symlink(self, filepath.Join(dir, "init"))
+		err = os.Symlink(self, filepath.Join(f.path, "init"))
 	}
 	if err != nil {
-		_ = os.RemoveAll(dir)
-		return "", err
+		f.remove()
+		return nil, err
 	}
-	return dir, nil
+	return f, nil
 }
 
 var plainPath = regexp.MustCompile(`^[A-Za-z0-9/._+-]+$`)
