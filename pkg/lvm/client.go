@@ -58,48 +58,40 @@ func NewClient(opts Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{
+	discoveryDir := filepath.Join(opts.RunDir, "discovery")
+	if err := os.MkdirAll(discoveryDir, 0o700); err != nil {
+		return nil, fmt.Errorf("LVM run folder: %w", err)
+	}
+	env := environment{lvmPath: opts.LVMPath, systemDir: opts.RunDir, outputDir: opts.RunDir, udev: opts.Udev == UdevOn}
+	var runner Runner = newSession(env, opts.MaxOutputBytes, opts.SessionCommands)
+	if opts.PlainExec {
+		runner = newExec(env, opts.MaxOutputBytes)
+	}
+	env.systemDir, env.outputDir = discoveryDir, discoveryDir
+	c := newClient(opts, runner, newExec(env, opts.MaxOutputBytes))
+	if err := errors.Join(c.configure(nil), c.configureDiscovery(discoveryDir)); err != nil {
+		return nil, fmt.Errorf("LVM configuration: %w", err)
+	}
+	c.start()
+	return c, nil
+}
+
+func newClient(opts Options, runner, discovery Runner) *Client {
+	return &Client{
 		opts: opts, udev: opts.Udev == UdevOn, devices: devices{sysDir: opts.SysDir, stat: statBlockDevice},
-		turns: make(chan struct{}, 1), learned: map[string]string{}, backedUp: map[string]int64{},
+		turns: make(chan struct{}, 1), runner: runner, discovery: discovery,
+		learned: map[string]string{}, backedUp: map[string]int64{},
 		firstState: make(chan struct{}), changed: make(chan struct{}, 1),
 		closing: make(chan struct{}), ended: make(chan struct{}),
 		wanted: slices.Clone(opts.VolumeGroups), subscribers: map[int]chan struct{}{},
 	}
-	if err := c.prepareRunDir(); err != nil {
-		return nil, err
-	}
+}
+
+// start begins to keep the state fresh.
+func (c *Client) start() {
 	ctx, stop := context.WithCancel(klog.NewContext(context.Background(), klog.Background().WithName("lvm")))
 	c.stop = stop
 	go c.keepFresh(ctx)
-	return c, nil
-}
-
-// prepareRunDir writes both configurations and makes the runners for them.
-func (c *Client) prepareRunDir() error {
-	discoveryDir := filepath.Join(c.opts.RunDir, "discovery")
-	if err := os.MkdirAll(discoveryDir, 0o700); err != nil {
-		return fmt.Errorf("LVM run folder: %w", err)
-	}
-	base := configFile{devDir: c.opts.DevDir, lockDir: c.opts.LockDir, udev: c.udev, session: !c.opts.PlainExec}
-	everything := base
-	everything.discovery, everything.session = true, false
-	for path, config := range map[string]configFile{c.opts.RunDir: base, discoveryDir: everything} {
-		text, err := config.render()
-		if err != nil {
-			return err
-		}
-		if err := writeFile(filepath.Join(path, "lvm.conf"), []byte(text)); err != nil {
-			return fmt.Errorf("LVM configuration: %w", err)
-		}
-	}
-	env := environment{lvmPath: c.opts.LVMPath, systemDir: c.opts.RunDir, outputDir: c.opts.RunDir, udev: c.udev}
-	c.runner = newSession(env, c.opts.MaxOutputBytes, c.opts.SessionCommands)
-	if c.opts.PlainExec {
-		c.runner = newExec(env, c.opts.MaxOutputBytes)
-	}
-	env.systemDir, env.outputDir = discoveryDir, discoveryDir
-	c.discovery = newExec(env, c.opts.MaxOutputBytes)
-	return nil
 }
 
 // State returns the last known state without starting a process. It waits only

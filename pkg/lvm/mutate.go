@@ -159,8 +159,8 @@ func (c *Client) explain(ctx context.Context, ch change, cmd Command, before *St
 	}
 	kind := classify(failure{ch: ch, cmd: cmd, before: before, after: after, result: result, cause: cause})
 	again = shows(after, ch) && after.Problems[ch.ref.VolumeGroup] == nil && cause == nil &&
-		(!slices.Equal(devicesBefore, c.layout.devices) || kind == errNothingDone)
-	if kind == errNothingDone {
+		(!slices.Equal(devicesBefore, c.layout.devices) || errors.Is(kind, errNothingDone))
+	if errors.Is(kind, errNothingDone) {
 		kind = ErrFailed
 	}
 	return after, again, &Error{

@@ -84,7 +84,7 @@ func validTags(tags []string) error {
 		case tag == "":
 			return fmt.Errorf("%w: empty tag", ErrInvalid)
 		case len(tag) > maxTagBytes:
-			return fmt.Errorf("%w: a tag has %d bytes, LVM takes %d: %.40q...", ErrInvalid, len(tag), maxTagBytes, tag)
+			return fmt.Errorf("%w: a tag has %d bytes, LVM takes %d: the first of them %.40q", ErrInvalid, len(tag), maxTagBytes, tag)
 		case tag[0] == '-':
 			return fmt.Errorf("%w: a tag cannot begin with a hyphen: %q", ErrInvalid, tag)
 		}

@@ -108,17 +108,26 @@ func (c *Client) rediscover(ctx context.Context, wanted []VolumeGroupSelector) e
 
 // configure writes the runner's lvm.conf and makes it count.
 func (c *Client) configure(devices []string) error {
-	text, err := configFile{
-		devDir: c.opts.DevDir, lockDir: c.opts.LockDir, devices: devices, udev: c.udev,
-		session: !c.opts.PlainExec,
-	}.render()
-	if err != nil {
-		return err
+	config := configFile{
+		devDir: c.opts.DevDir, lockDir: c.opts.LockDir, devices: devices, udev: c.udev, session: !c.opts.PlainExec,
 	}
-	if err := writeFile(filepath.Join(c.opts.RunDir, "lvm.conf"), []byte(text)); err != nil {
+	if err := config.write(c.opts.RunDir); err != nil {
 		return err
 	}
 	return c.runner.Reset()
+}
+
+// configureDiscovery writes the lvm.conf that looks at every disk.
+func (c *Client) configureDiscovery(dir string) error {
+	return configFile{devDir: c.opts.DevDir, lockDir: c.opts.LockDir, discovery: true, udev: c.udev}.write(dir)
+}
+
+func (c configFile) write(dir string) error {
+	text, err := c.render()
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, "lvm.conf"), []byte(text))
 }
 
 // writeFile replaces a file in one step.
