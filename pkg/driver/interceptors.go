@@ -77,7 +77,7 @@ func isQuiet(method string) bool {
 // errors; those that the caller is told to repeat are not.
 func logCall(logger klog.Logger, method string, req any, err error, took time.Duration) {
 	values := []any{"duration", took, "code", status.Code(err).String()}
-	if logger.V(5).Enabled() {
+	if logger.V(5).Enabled() { //nolint:logcheck // one of the values of the line below, whatever its level
 		values = append(values, "request", protosanitizer.StripSecrets(req).String())
 	}
 	switch {

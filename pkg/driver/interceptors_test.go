@@ -18,14 +18,14 @@ import (
 )
 
 // intercept passes one call through the interceptor and returns what was logged.
-func intercept(t *testing.T, verbosity int, method string, req any, handler grpc.UnaryHandler) (error, string) {
+func intercept(t *testing.T, verbosity int, method string, req any, handler grpc.UnaryHandler) (string, error) {
 	t.Helper()
 	w := newWorld(t, worldOptions{})
 	client := w.client(t)
 	d := w.driver(t, client)
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(verbosity), ktesting.BufferLogs(true)))
 	_, err := d.interceptor(logger)(t.Context(), req, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/" + method}, handler)
-	return err, logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+	return logger.GetSink().(ktesting.Underlier).GetBuffer().String(), err
 }
 
 func TestInterceptor_LogsEachCallOnce(t *testing.T) {
@@ -52,7 +52,7 @@ func TestInterceptor_LogsEachCallOnce(t *testing.T) {
 		{"a failure", 0, "CreateVolume", secret, fails(errConflict), 1, []string{`code="AlreadyExists"`, "err="}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, log := intercept(t, tt.verbosity, tt.method, tt.req, tt.handler)
+			log, _ := intercept(t, tt.verbosity, tt.method, tt.req, tt.handler)
 			if got := strings.Count(log, "Call "); got != tt.lines {
 				t.Errorf("%d lines, want %d:\n%s", got, tt.lines, log)
 			}
@@ -82,7 +82,7 @@ func TestInterceptor_MakesCodes(t *testing.T) {
 		{"too long", &csi.DeleteVolumeRequest{VolumeId: strings.Repeat("v", 129)}, nil, codes.InvalidArgument},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err, _ := intercept(t, 0, "DeleteVolume", tt.req, func(context.Context, any) (any, error) { return nil, tt.err })
+			_, err := intercept(t, 0, "DeleteVolume", tt.req, func(context.Context, any) (any, error) { return nil, tt.err })
 			wantCode(t, "call", err, tt.want)
 		})
 	}
@@ -90,7 +90,7 @@ func TestInterceptor_MakesCodes(t *testing.T) {
 
 // harvester/harvester#11105: one nil pointer took a node's storage away.
 func TestInterceptor_PanicConcernsOneCall(t *testing.T) {
-	err, log := intercept(t, 0, "DeleteVolume", &csi.DeleteVolumeRequest{}, func(context.Context, any) (any, error) {
+	log, err := intercept(t, 0, "DeleteVolume", &csi.DeleteVolumeRequest{}, func(context.Context, any) (any, error) {
 		var nothing *csi.Volume
 		return nothing.VolumeId, nil
 	})

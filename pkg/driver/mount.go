@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 	"slices"
-	"strings"
 )
 
 // Mounter is what the node service needs of the kernel's mount table and of the
@@ -100,18 +99,6 @@ func (t mountTable) of(device DeviceNumber) []Mount {
 	for _, m := range t {
 		if device.Major >= 0 && m.Device == device {
 			found = append(found, m)
-		}
-	}
-	return found
-}
-
-// below returns the mounts at path and below it, deepest first, which is the
-// order in which they can be unmounted.
-func (t mountTable) below(path string) []Mount {
-	var found []Mount
-	for i := len(t) - 1; i >= 0; i-- {
-		if t[i].Path == path || strings.HasPrefix(t[i].Path, path+"/") {
-			found = append(found, t[i])
 		}
 	}
 	return found

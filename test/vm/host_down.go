@@ -114,9 +114,8 @@ func killIn(space string, tell func(pid int, name string)) int {
 func (r *remains) remove(ctx context.Context, name string) error {
 	var errs []error
 	for _, holder := range holders(name) {
-		err, seen := r.seen[holder]
-		if !seen {
-			err = r.remove(ctx, holder)
+		if _, seen := r.seen[holder]; !seen {
+			err := r.remove(ctx, holder)
 			if err == nil {
 				err = r.removeOne(ctx, holder, name)
 			}

@@ -29,7 +29,7 @@ func errorCases() []bedCase {
 func (b *bed) wantKind(t *testing.T, what string, err, kind error, before lvm.VolumeGroup) {
 	t.Helper()
 	var known *lvm.Error
-	if !errors.Is(err, kind) || !errors.As(err, &known) || known.Kind != kind {
+	if !errors.Is(err, kind) || !errors.As(err, &known) || !errors.Is(known.Kind, kind) {
 		t.Errorf("%s: %v, want %v", what, err, kind)
 	}
 	after := b.refreshed(t)
