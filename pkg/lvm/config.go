@@ -53,8 +53,10 @@ devices {
 	external_device_info_source = "none"
 	md_component_detection = %[3]d
 	multipath_component_detection = %[3]d
-	# Reading a suspended device would hang.
-	ignore_suspended_devices = 1
+	# A disk of ours that is suspended for a moment (multipath, encryption) is
+	# waited for; ignored, it would be reported as missing. Of all disks of the
+	# machine, one that nobody resumes must not keep us from seeing the others.
+	ignore_suspended_devices = %[3]d
 	ignore_lvm_mirrors = 1
 	issue_discards = 0
 	write_cache_state = 0

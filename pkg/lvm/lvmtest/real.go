@@ -55,7 +55,7 @@ func (r *Real) destroy(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context())
 	// A group may be damaged, so what cannot be taken down by LVM is by device mapper.
 	_, _ = r.run(ctx, "lvm", "vgchange", "-an", "--nolocking")
-	_, _ = r.run(ctx, "dmsetup", "remove_all", "--force")
+	r.unmap(ctx, t)
 	for _, disk := range r.Disks {
 		// The label is in the first sectors, the metadata in the rest of the first MiB.
 		f, err := os.OpenFile(disk, os.O_WRONLY, 0)
@@ -73,6 +73,29 @@ func (r *Real) destroy(t *testing.T) {
 		}
 	}
 	r.used = 0
+}
+
+// unmap removes LVM's devices from the kernel. They are stacked, and what is below
+// cannot be removed before what is above: each pass takes a layer away.
+func (r *Real) unmap(ctx context.Context, t *testing.T) {
+	t.Helper()
+	const layers = 6
+	for range layers {
+		out, err := r.run(ctx, "dmsetup", "info", "-c", "--noheadings", "--separator", " ", "-o", "name,uuid")
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := false
+		for line := range strings.Lines(out) {
+			if name, uuid, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasPrefix(uuid, "LVM-") {
+				left = true
+				_, _ = r.run(ctx, "dmsetup", "remove", "--force", name)
+			}
+		}
+		if !left {
+			return
+		}
+	}
 }
 
 // run starts a program with the private configuration and returns what it printed.
@@ -105,6 +128,18 @@ func (r *Real) Command(t *testing.T, name string, args ...string) string {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// Host runs an LVM command with the host's own configuration, as an administrator
+// does who knows nothing of ours, and returns what it printed.
+func (r *Real) Host(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "lvm", args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "LVM_SUPPRESS_FD_WARNINGS=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("lvm %v: %w: %s", args, err, out)
+	}
+	return string(out), nil
 }
 
 // Try is Command that may fail, also after the test's context has ended.
