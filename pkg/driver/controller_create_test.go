@@ -424,7 +424,9 @@ func TestCreateVolume_NameIsTakenInAllPools(t *testing.T) {
 		first <- err
 	}()
 	receive(t, entered, "lvcreate")
-	_, err := p.controller.CreateVolume(t.Context(), createReq("v", "thin", 8*mib))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := p.controller.CreateVolume(ctx, createReq("v", "thin", 8*mib))
 	wantCode(t, "the same name in another pool", err, codes.Aborted)
 	close(release)
 	wantCode(t, "the first call", receive(t, first, "answer"), codes.OK)
@@ -458,8 +460,12 @@ func TestCreateVolume_AdmissionEndsWithTheState(t *testing.T) {
 		defer p.admissions.mu.Unlock()
 		return len(p.admissions.held)
 	}
-	for held() < 2 && len(answers) == 0 {
+	deadline := time.Now().Add(patience)
+	for held() < 2 && len(answers) == 0 && time.Now().Before(deadline) {
 		runtime.Gosched()
+	}
+	if held() < 2 {
+		t.Error("the second volume was not admitted while the first one's call went on")
 	}
 	close(release)
 	for range 2 {
