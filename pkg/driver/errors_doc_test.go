@@ -162,10 +162,26 @@ that nothing was created. csi-resizer and kubelet let the user ask for less afte
 	slices.Sort(rows)
 	b.WriteString(strings.Join(rows, ""))
 	b.WriteString(`
-Class parameters, sizes and the pools file have messages of their own, which name the
-parameter or the line, what is wrong with it and what would be right: InvalidArgument, or
-OutOfRange for a size that no volume can have.
+## Class parameters and attributes of inline volumes
 
+InvalidArgument, in the form ` + "`parameter \"KEY\" = \"VALUE\": PROBLEM; want WANT`" + `; all problems at once. A size
+that no volume can have is OutOfRange, with the numbers.
+
+| key | problem | want |
+|---|---|---|
+`)
+	b.WriteString(strings.Join(parameterRows(t), ""))
+	b.WriteString(`
+## The pools file
+
+Each begins with LINE:COLUMN and the field; all problems at once. csi-local node does not start with such a
+file, and does not take one up while it runs.
+
+| problem |
+|---|
+`)
+	b.WriteString(strings.Join(poolsFileRows(t), ""))
+	b.WriteString(`
 ## What LVM and the devices report
 
 | what happened | code |
