@@ -1,14 +1,8 @@
 package driver
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
@@ -19,7 +13,6 @@ import (
 	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/pkg/lvm"
 	"github.com/csi-local/csi-local/pkg/lvm/lvmfake"
-	"github.com/csi-local/csi-local/pkg/poolconfig"
 )
 
 func TestCreateVolume_AnswersSizeContextAndTopology(t *testing.T) {
@@ -76,7 +69,9 @@ func TestCreateVolume_AnswersSizeContextAndTopology(t *testing.T) {
 }
 
 // d2iq-archive/csilvm#101, intel/pmem-csi#399: the limit must bind. metal-stack/csi-driver-lvm#129:
+
 // a volume that no file system fits on must not be made. Extents are 4 MiB.
+
 func TestCreateVolume_SizeWindows(t *testing.T) {
 	striped := map[string]string{"pool": "thick", "layout": "striped", "stripes": "2"}
 	raid1 := map[string]string{"pool": "thick", "layout": "raid1", "mirrors": "2"}
@@ -138,7 +133,9 @@ func TestCreateVolume_SizeWindows(t *testing.T) {
 }
 
 // IBM/ibm-spectrum-scale-csi#598, openebs/lvm-localpv#108: what is misspelt must
+
 // be an error that names it, not another kind of volume.
+
 func TestCreateVolume_RefusesWhatItCannotMeet(t *testing.T) {
 	elsewhere := &csi.Topology{Segments: map[string]string{testDriver + "/node": "node-2"}}
 	here := &csi.Topology{Segments: map[string]string{testDriver + "/node": testNode}}
@@ -198,6 +195,7 @@ func TestCreateVolume_RefusesWhatItCannotMeet(t *testing.T) {
 }
 
 // overlay fills what is not set in req from a good request; the name "-" becomes empty.
+
 func overlay(req *csi.CreateVolumeRequest) *csi.CreateVolumeRequest {
 	good := createReq("pvc-1", "thick", 8*mib)
 	switch req.GetName() {
@@ -275,402 +273,25 @@ func TestCreateVolume_TakesEveryNameOfTheSpecification(t *testing.T) {
 }
 
 // A fixed timeout that kills lvcreate leaves half a volume: harvester/harvester#11728.
-func TestCreateVolume_DeadlineNeitherKillsNorForgets(t *testing.T) {
-	w := newWorld(t, worldOptions{})
-	p := w.start(t)
-	entered, release := make(chan struct{}), make(chan struct{})
-	p.lvm.SetHook(func(ctx context.Context, c lvmfake.Call) error {
-		if c.Op == lvmfake.OpCreate && c.Phase == lvmfake.Before && c.Ref.Name == "slow" {
-			close(entered)
-			<-release
-		}
-		return nil
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	first := make(chan error, 1)
-	go func() {
-		_, err := p.controller.CreateVolume(ctx, createReq("slow", "thick", 8*mib))
-		first <- err
-	}()
-	receive(t, entered, "lvcreate")
-	short, cancelShort := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancelShort()
-	_, err := p.controller.CreateVolume(short, createReq("waiting", "thick", 8*mib))
-	wantCode(t, "CreateVolume behind a hanging LVM", err, codes.DeadlineExceeded)
-	_, err = p.controller.CreateVolume(t.Context(), createReq("slow", "thick", 8*mib))
-	wantCode(t, "the same volume meanwhile", err, codes.Aborted)
-	_, err = p.controller.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "vg-a/slow"})
-	wantCode(t, "its deletion meanwhile", err, codes.Aborted)
-	if _, err := p.controller.ListVolumes(t.Context(), &csi.ListVolumesRequest{}); err != nil {
-		t.Errorf("ListVolumes while LVM hangs: %v", err)
-	}
-	if _, err := p.controller.GetCapacity(t.Context(), &csi.GetCapacityRequest{}); err != nil {
-		t.Errorf("GetCapacity while LVM hangs: %v", err)
-	}
-	cancel()
-	wantCode(t, "the first call", receive(t, first, "answer"), codes.Canceled)
-	close(release)
-	v := eventually(t, p, createReq("slow", "thick", 8*mib))
-	if v.GetVolumeId() != "vg-a/slow" {
-		t.Errorf("volume %q", v.GetVolumeId())
-	}
-	if got := len(w.look(t)["vg-a"].Volumes); got != 1 {
-		t.Errorf("%d volumes, want the one; what waited was given up without a trace", got)
-	}
-}
 
 // eventually repeats a call for as long as it is told to.
-func eventually(t *testing.T, p *process, req *csi.CreateVolumeRequest) *csi.Volume {
-	t.Helper()
-	for {
-		resp, err := p.controller.CreateVolume(t.Context(), req)
-		switch status.Code(err) {
-		case codes.OK:
-			return resp.GetVolume()
-		case codes.Aborted:
-		default:
-			t.Fatalf("CreateVolume: %v", err)
-		}
-	}
-}
-
-func TestCreateVolume_LeavesOthersVolumesAlone(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		tags []string
-		want codes.Code
-	}{
-		{"nobody's", nil, codes.FailedPrecondition},
-		{"another driver's", []string{"csi-local/driver=other", "csi-local/name=pvc-1", "csi-local/pool=thick", "csi-local/state=new"}, codes.FailedPrecondition},
-		{"ours, and unreadable", []string{"csi-local/driver=" + testDriver}, codes.Internal},
-		{"ours, under another CSI name", []string{"csi-local/driver=" + testDriver, "csi-local/name=pvc-2", "csi-local/pool=thick", "csi-local/state=new"}, codes.FailedPrecondition},
-	} {
-		for _, known := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, known=%v", tt.name, known), func(t *testing.T) {
-				w := newWorld(t, worldOptions{})
-				p := w.start(t)
-				// By hand, so the driver's state does not have it until it asks.
-				_, err := w.client(t).Create(t.Context(), lvm.CreateRequest{
-					Ref: lvm.Ref{VolumeGroup: "vg-a", Name: "pvc-1"}, SegmentType: lvm.SegLinear, SizeBytes: 8 * mib, Tags: tt.tags,
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if known {
-					if _, err := p.lvm.Refresh(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-				}
-				before := w.look(t)
-				_, err = p.controller.CreateVolume(t.Context(), createReq("pvc-1", "thick", 8*mib))
-				wantCode(t, "CreateVolume", err, tt.want)
-				if diff := cmp.Diff(before, w.look(t)); diff != "" {
-					t.Errorf("(-before +after)\n%s", diff)
-				}
-			})
-		}
-	}
-}
-
-func TestCreateVolume_HundredAtOnceWithOneName(t *testing.T) {
-	w := newWorld(t, worldOptions{})
-	p := w.start(t)
-	ids := hundred(t, p, func(int) *csi.CreateVolumeRequest { return createReq("pvc-1", "thick", 8*mib) })
-	if len(ids) != 1 || len(w.look(t)["vg-a"].Volumes) != 1 {
-		t.Errorf("answers %v, volumes %v; want one", ids, w.look(t)["vg-a"].Volumes)
-	}
-}
-
-func TestCreateVolume_HundredAtOnceWithOneNameInTwoPools(t *testing.T) {
-	w := newWorld(t, worldOptions{})
-	p := w.start(t)
-	var answers sync.Map
-	var running sync.WaitGroup
-	for i := range 100 {
-		running.Go(func() {
-			resp, err := p.controller.CreateVolume(t.Context(), createReq("pvc-1", []string{"thick", "thin"}[i%2], 8*mib))
-			switch status.Code(err) {
-			case codes.OK:
-				answers.Store(resp.GetVolume().GetVolumeId(), true)
-			case codes.Aborted, codes.AlreadyExists:
-			default:
-				t.Errorf("CreateVolume: %v", err)
-			}
-		})
-	}
-	running.Wait()
-	n := 0
-	answers.Range(func(_, _ any) bool { n++; return true })
-	if n != 1 {
-		t.Errorf("%d different volumes were answered, want 1", n)
-	}
-}
 
 // One name is one volume, whatever pools two calls at once ask for.
-func TestCreateVolume_NameIsTakenInAllPools(t *testing.T) {
-	w := newWorld(t, worldOptions{})
-	p := w.start(t)
-	entered, release := make(chan struct{}), make(chan struct{})
-	p.lvm.SetHook(func(_ context.Context, c lvmfake.Call) error {
-		if c.Op == lvmfake.OpCreate && c.Phase == lvmfake.Before && c.Ref.VolumeGroup == "vg-a" {
-			close(entered)
-			<-release
-		}
-		return nil
-	})
-	first := make(chan error, 1)
-	go func() {
-		_, err := p.controller.CreateVolume(t.Context(), createReq("v", "thick", 8*mib))
-		first <- err
-	}()
-	receive(t, entered, "lvcreate")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	_, err := p.controller.CreateVolume(ctx, createReq("v", "thin", 8*mib))
-	wantCode(t, "the same name in another pool", err, codes.Aborted)
-	close(release)
-	wantCode(t, "the first call", receive(t, first, "answer"), codes.OK)
-	_, err = p.controller.CreateVolume(t.Context(), createReq("v", "thin", 8*mib))
-	wantCode(t, "the same name in another pool, later", err, codes.AlreadyExists)
-}
 
 // The bytes of a volume that LVM has made and nobody was told of yet count once.
-func TestCreateVolume_AdmissionEndsWithTheState(t *testing.T) {
-	w := newWorld(t, worldOptions{})
-	w.setPool("thick", func(p *poolconfig.Pool) { p.ReserveBytes = 4*gib - 128*mib })
-	p := w.start(t)
-	entered, release := make(chan struct{}), make(chan struct{})
-	p.lvm.SetHook(func(_ context.Context, c lvmfake.Call) error {
-		if c.Op == lvmfake.OpCreate && c.Phase == lvmfake.After && c.Ref.Name == "first" {
-			close(entered)
-			<-release
-		}
-		return nil
-	})
-	answers := make(chan error, 2)
-	create := func(name string) {
-		_, err := p.controller.CreateVolume(t.Context(), createReq(name, "thick", 64*mib))
-		answers <- err
-	}
-	go create("first")
-	receive(t, entered, "lvcreate")
-	go create("second")
-	held := func() int {
-		p.admissions.mu.Lock()
-		defer p.admissions.mu.Unlock()
-		return len(p.admissions.held)
-	}
-	deadline := time.Now().Add(patience)
-	for held() < 2 && len(answers) == 0 && time.Now().Before(deadline) {
-		runtime.Gosched()
-	}
-	if held() < 2 {
-		t.Error("the second volume was not admitted while the first one's call went on")
-	}
-	close(release)
-	for range 2 {
-		wantCode(t, "CreateVolume", receive(t, answers, "answer"), codes.OK)
-	}
-}
-
-func TestCreateVolume_HundredAtOnceWithDifferentNames(t *testing.T) {
-	for _, pool := range []string{"thick", "thin"} {
-		t.Run(pool, func(t *testing.T) {
-			w := newWorld(t, worldOptions{})
-			p := w.start(t)
-			before := w.look(t)
-			ids := hundred(t, p, func(i int) *csi.CreateVolumeRequest {
-				return createReq(fmt.Sprintf("pvc-%d", i), pool, 8*mib)
-			})
-			if len(ids) != 100 {
-				t.Errorf("%d volumes, want 100", len(ids))
-			}
-			var running sync.WaitGroup
-			for id := range ids {
-				running.Go(func() {
-					if _, err := p.controller.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: id}); err != nil {
-						t.Errorf("DeleteVolume: %v", err)
-					}
-				})
-			}
-			running.Wait()
-			if diff := cmp.Diff(before, w.look(t)); diff != "" {
-				t.Errorf("(-before +after)\n%s", diff)
-			}
-		})
-	}
-}
 
 // hundred makes 100 calls at once, each repeated while it is Aborted, and
+
 // returns the IDs that were answered.
-func hundred(t *testing.T, p *process, req func(i int) *csi.CreateVolumeRequest) map[string]bool {
-	t.Helper()
-	var mu sync.Mutex
-	ids := map[string]bool{}
-	var running sync.WaitGroup
-	for i := range 100 {
-		running.Go(func() {
-			for {
-				resp, err := p.controller.CreateVolume(t.Context(), req(i))
-				if status.Code(err) == codes.Aborted {
-					continue
-				}
-				if err != nil {
-					t.Errorf("CreateVolume: %v", err)
-					return
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				ids[resp.GetVolume().GetVolumeId()] = true
-				return
-			}
-		})
-	}
-	running.Wait()
-	return ids
-}
 
 // LVM knows nothing of the reserve and of the overprovision ratio: calls at once
-// must not overrun them, and must not stop short of them either.
-func TestCreateVolume_AtOnceFillsThePoolExactly(t *testing.T) {
-	for _, tt := range []struct {
-		pool   string
-		change func(*poolconfig.Pool)
-		want   int // volumes of 64 MiB
-	}{
-		{"thick", func(p *poolconfig.Pool) { p.ReserveBytes = 3 * gib }, 16},
-		{"thin", func(p *poolconfig.Pool) { p.OverprovisionRatio = 0.5 }, 16},
-	} {
-		t.Run(tt.pool, func(t *testing.T) {
-			w := newWorld(t, worldOptions{})
-			w.setPool(tt.pool, tt.change)
-			p := w.start(t)
-			var mu sync.Mutex
-			made := 0
-			var running sync.WaitGroup
-			for i := range 40 {
-				running.Go(func() {
-					_, err := p.controller.CreateVolume(t.Context(), createReq(fmt.Sprintf("pvc-%d", i), tt.pool, 64*mib))
-					mu.Lock()
-					defer mu.Unlock()
-					switch status.Code(err) {
-					case codes.OK:
-						made++
-					case codes.ResourceExhausted:
-					default:
-						t.Errorf("CreateVolume: %v", err)
-					}
-				})
-			}
-			running.Wait()
-			if made != tt.want {
-				t.Errorf("%d volumes were made, want %d", made, tt.want)
-			}
-			resp, err := p.controller.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: map[string]string{"pool": tt.pool}})
-			if err != nil || resp.GetAvailableCapacity() != 0 {
-				t.Errorf("available %d, %v; want 0", resp.GetAvailableCapacity(), err)
-			}
-		})
-	}
-}
 
-func TestCreateVolume_BrokenPoolsSendTheClaimElsewhere(t *testing.T) {
-	tp0 := lvm.Ref{VolumeGroup: "vg-b", Name: "tp0"}
-	for _, tt := range []struct {
-		name, pool string
-		breakIt    func(m *lvmfake.Machine) error
-		says       string
-	}{
-		{"a second group of the name", "thick", func(m *lvmfake.Machine) error {
-			_, err := m.AddGroup(lvmfake.Group{Name: "vg-a", Disks: []lvmfake.Disk{{SizeBytes: gib}}})
-			return err
-		}, "ambiguous"},
-		{"a disk missing", "thick", func(m *lvmfake.Machine) error { return m.SetDiskMissing("vg-a", "/dev/disk2", true) }, "physical volume"},
-		{"thin pool above its watermark", "thin", func(m *lvmfake.Machine) error {
-			return m.SetPoolHealth(tp0, lvmfake.PoolHealth{DataPercent: 91})
-		}, "available"},
-		{"thin pool's metadata above its watermark", "thin", func(m *lvmfake.Machine) error {
-			return m.SetPoolHealth(tp0, lvmfake.PoolHealth{MetadataPercent: 95})
-		}, "available"},
-		{"thin pool that needs repair", "thin", func(m *lvmfake.Machine) error {
-			return m.SetPoolHealth(tp0, lvmfake.PoolHealth{NeedsCheck: true})
-		}, "lvmthin(7)"},
-		{"thin pool that does not zero", "thin", func(m *lvmfake.Machine) error {
-			return m.SetPoolHealth(tp0, lvmfake.PoolHealth{NoZeroing: true})
-		}, "lvchange --zero y vg-b/tp0"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, worldOptions{})
-			if err := tt.breakIt(w.machine); err != nil {
-				t.Fatal(err)
-			}
-			p := w.start(t)
-			_, err := p.controller.CreateVolume(t.Context(), createReq("pvc-1", tt.pool, 8*mib))
-			wantCode(t, "CreateVolume", err, codes.ResourceExhausted)
-			if !strings.Contains(status.Convert(err).Message(), tt.says) {
-				t.Errorf("message %q does not say %q", status.Convert(err).Message(), tt.says)
-			}
-			resp, err := p.controller.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: map[string]string{"pool": tt.pool}})
-			if err != nil || resp.GetMaximumVolumeSize().GetValue() != 0 {
-				t.Errorf("GetCapacity: %v, %v; want 0", resp, err)
-			}
-		})
-	}
-}
+// must not overrun them, and must not stop short of them either.
 
 // After a reboot nobody but us activates a thin pool, and an inactive one does
+
 // not say how full it is.
-func TestCreateVolume_ThinPoolAfterReboot(t *testing.T) {
-	w := newWorld(t, worldOptions{})
-	if err := w.machine.Reboot(); err != nil {
-		t.Fatal(err)
-	}
-	mustCreate(t, w.start(t), createReq("pvc-1", "thin", 8*mib))
-}
 
 // A linear volume under the thin pool's name is no pool: harvester/harvester#11728.
-func TestCreateVolume_ThinPoolOfAnotherType(t *testing.T) {
-	w := newWorld(t, worldOptions{})
-	w.setPool("thin", func(p *poolconfig.Pool) { p.ThinPool = "not-a-pool" })
-	p := w.start(t)
-	_, err := p.lvm.Create(t.Context(), lvm.CreateRequest{Ref: lvm.Ref{VolumeGroup: "vg-b", Name: "not-a-pool"}, SegmentType: lvm.SegLinear, SizeBytes: 8 * mib})
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := w.look(t)
-	_, err = p.controller.CreateVolume(t.Context(), createReq("pvc-1", "thin", 8*mib))
-	wantCode(t, "CreateVolume", err, codes.ResourceExhausted)
-	if diff := cmp.Diff(before, w.look(t)); diff != "" {
-		t.Errorf("(-before +after)\n%s", diff)
-	}
-}
 
 // What LVM finds out after the driver's own check comes out with the right code too.
-func TestCreateVolume_LVMRefuses(t *testing.T) {
-	for _, tt := range []struct {
-		err  error
-		want codes.Code
-	}{
-		{lvm.ErrNoSpace, codes.ResourceExhausted},
-		{lvm.ErrThinPoolFull, codes.ResourceExhausted},
-		{lvm.ErrReport, codes.Unavailable},
-		{lvm.ErrUnavailable, codes.Unavailable},
-		{lvm.ErrFailed, codes.Internal},
-	} {
-		t.Run(tt.err.Error(), func(t *testing.T) {
-			w := newWorld(t, worldOptions{})
-			p := w.start(t)
-			p.lvm.SetHook(func(_ context.Context, c lvmfake.Call) error {
-				if c.Op == lvmfake.OpCreate {
-					return fmt.Errorf("hook: %w", tt.err)
-				}
-				return nil
-			})
-			_, err := p.controller.CreateVolume(t.Context(), createReq("pvc-1", "thick", 8*mib))
-			wantCode(t, "CreateVolume", err, tt.want)
-			if errors.Is(err, tt.err) {
-				t.Error("an error of Go came through gRPC")
-			}
-		})
-	}
-}
