@@ -129,4 +129,3 @@ func TestNode_LifeWithoutLVM(t *testing.T) {
 		t.Error("the socket is still there")
 	}
 }
-
