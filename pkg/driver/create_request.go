@@ -81,6 +81,12 @@ func (d *Driver) parseCreate(req *csi.CreateVolumeRequest) (createRequest, error
 	out.shape = class.ShapeIn(out.pool.Type)
 	out.wipe = class.WipeIn(out.pool.Wipe)
 	out.fsType = filesystemFor(access, class, out.pool)
+	if out.fsType != capacity.FilesystemNone {
+		// Staging refuses them too, but there the pod is on the node already.
+		if _, err := parseMkfsOptions(string(out.fsType), out.mkfsOptions); err != nil {
+			return createRequest{}, err
+		}
+	}
 	return out, nil
 }
 

@@ -243,8 +243,12 @@ func TestNodeCrash_AnyPointOfAnyCallConverges(t *testing.T) {
 func crash(t *testing.T, scenario crashScenario, at int, where string) *crashRun {
 	t.Helper()
 	r := newCrashRun(t, scenario)
-	(&crasher{at: at}).arm(r.bed)
-	if err := r.do(t.Context(), scenario.call); err == nil {
+	c := &crasher{at: at}
+	c.arm(r.bed)
+	err := r.do(t.Context(), scenario.call)
+	// After a reboot the driver also activates thin pools by itself, so a step
+	// may be that work's, and there may be one less of them.
+	if err == nil && !strings.Contains(scenario.before, "reboot") {
 		t.Errorf("%s: the call succeeded", where)
 	}
 	r.bed.SetHooks(nil, nil)

@@ -279,6 +279,26 @@ func TestStage_BadMountOptions(t *testing.T) {
 	}
 }
 
+func TestStage_MkfsOptionsOfTheClass(t *testing.T) {
+	b := drivertest.ForTest(t, drivertest.Options{})
+	for options, want := range map[string]codes.Code{
+		"-O ^has_journal -m 1":     codes.OK,
+		"-d /etc":                  codes.InvalidArgument,
+		"-E offset=1048576":        codes.InvalidArgument,
+		"-b 4096 /dev/of/somebody": codes.InvalidArgument,
+	} {
+		v, err := newVolumeOf(t.Context(), b, "vol1", gib, mountCap("ext4", writer), map[string]string{"pool": "pool-thick", "mkfsOptions": options})
+		wantCode(t, err, want)
+		if err == nil {
+			// What stands in a PersistentVolume can be changed by hand.
+			v.context["mkfsOptions"] = "-d /etc"
+			wantCode(t, v.stage(t.Context()), codes.InvalidArgument)
+			v.context["mkfsOptions"] = options
+			must(t, v.stage(t.Context()), v.unstage(t.Context()), v.remove(t.Context()))
+		}
+	}
+}
+
 func TestStage_ReaderOnlyIsMountedReadOnly(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", reader))

@@ -121,6 +121,19 @@ func TestLife_OfAnInlineVolume(t *testing.T) {
 	}
 }
 
+func TestStage_MkfsOptionsOfTheClass(t *testing.T) {
+	b := newBed(t)
+	v := b.create(t, "vol1", 64*mib, mountCap("ext4", writer), "mkfsOptions=-O ^has_journal -I 512 -m 3")
+	must(t, v.stage(t.Context()), v.unstage(t.Context()))
+	out := b.real.Command(t, "dumpe2fs", "-h", v.devicePath())
+	if strings.Contains(out, "has_journal") || !strings.Contains(out, "Inode size:\t          512\n") {
+		t.Errorf("made with other options: %s", out)
+	}
+	odd := b.create(t, "vol2", 64*mib, mountCap("ext4", writer), "mkfsOptions=-b 12345")
+	wantCode(t, odd.stage(t.Context()), codes.Internal)
+	b.wantNoMount(t, odd.staging)
+}
+
 // readonly and the class's mount options reach the pod (harvester/harvester#11329).
 func TestPublish_ReadOnlyIsEROFS(t *testing.T) {
 	b := newBed(t)
