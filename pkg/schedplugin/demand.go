@@ -10,6 +10,10 @@ import (
 // say which extents its pool has.
 const defaultExtentSizeBytes = 4 << 20
 
+// anyPool stands in a demand whose pool is not known. Its bytes are charged to
+// every pool of the node, because they may be in any.
+const anyPool = ""
+
 // demand is what one volume asks of a pool, independent of the node.
 type demand struct {
 	pool       string
@@ -22,13 +26,18 @@ type demand struct {
 
 // poolBytes is what the volume takes from a pool with such extents: rounding,
 // the file system's minimum and RAID copies included, by the same function
-// with which the driver makes the volume.
-func (d demand) poolBytes(extentSizeBytes int64) (int64, error) {
+// with which the driver makes the volume. A request that no volume can satisfy
+// counts as it stands: the driver will refuse it.
+func (d demand) poolBytes(extentSizeBytes int64) int64 {
 	size, err := capacity.VolumeSize(d.shape, d.filesystem, d.requestedBytes, 0, extentSizeBytes)
 	if err != nil {
-		return 0, err
+		return d.requestedBytes
 	}
-	return capacity.Footprint(d.shape, size, extentSizeBytes)
+	bytes, err := capacity.Footprint(d.shape, size, extentSizeBytes)
+	if err != nil {
+		return d.requestedBytes
+	}
+	return bytes
 }
 
 // classDemand is what a class's parameters say of the volumes of its claims.
@@ -63,18 +72,25 @@ func inlineDemand(attributes map[string]string) (demand, error) {
 }
 
 // volumeDemand reads the attributes of a PersistentVolume, which the driver
-// wrote when it made the volume: its class may be gone, or have changed.
-func volumeDemand(attributes map[string]string, capacityBytes int64) (demand, error) {
+// wrote when it made the volume: its class may be gone, or have changed. Where
+// they cannot be read, at least the capacity is charged, to the pool they name
+// or to any.
+func volumeDemand(attributes map[string]string, capacityBytes int64) demand {
 	known := map[string]string{}
-	for _, key := range capacity.ClassParameterKeys() {
-		if value, ok := attributes[key]; ok && key != capacity.ParamFilesystem && value != string(capacity.LayoutThin) {
+	for _, key := range [...]string{capacity.ParamPool, capacity.ParamLayout, capacity.ParamStripes, capacity.ParamMirrors} {
+		if value, ok := attributes[key]; ok && value != string(capacity.LayoutThin) {
 			known[key] = value
 		}
 	}
 	d, err := classDemand(known)
 	if err != nil {
-		return demand{}, fmt.Errorf("volume attributes: %w", err)
+		d = demand{pool: attributes[capacity.ParamPool]}
 	}
 	d.requestedBytes = max(capacityBytes, 1)
-	return d, nil
+	return d
+}
+
+// String is for logs.
+func (d demand) String() string {
+	return fmt.Sprintf("%s %s %s", d.pool, d.shape.Layout, humanBytes(d.requestedBytes))
 }

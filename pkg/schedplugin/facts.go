@@ -1,18 +1,14 @@
 package schedplugin
 
 import (
-	"strconv"
-
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	storagehelpers "k8s.io/component-helpers/storage/volume"
 
 	"github.com/csi-local/csi-local/pkg/capacity"
 )
-
-// annSelectedNode is what VolumeBinding writes on a claim once it has chosen a node.
-const annSelectedNode = "volume.kubernetes.io/selected-node"
 
 // key identifies a volume for as long as it exists.
 type key string
@@ -26,12 +22,16 @@ func unclaimedKey(name string) key { return key("volume/" + name) }
 
 // claimFact is what a PersistentVolumeClaim says.
 type claimFact struct {
-	uid          types.UID
+	name types.NamespacedName
+	// version is the object's resourceVersion. It is compared for equality only.
+	version      string
 	class        string
 	volumeName   string
 	selectedNode string
 	lost         bool
 	block        bool
+	// ours: the persistent volume controller has asked this driver for the volume.
+	ours bool
 	// ephemeral: a pod owns the claim, and it goes with the pod.
 	ephemeral bool
 	// requestedBytes is the largest of what the claim asks for and what an
@@ -39,25 +39,24 @@ type claimFact struct {
 	requestedBytes int64
 }
 
-func newClaimFact(c *v1.PersistentVolumeClaim) claimFact {
-	f := claimFact{
-		uid:          c.UID,
-		volumeName:   c.Spec.VolumeName,
-		selectedNode: c.Annotations[annSelectedNode],
-		lost:         c.Status.Phase == v1.ClaimLost,
-		ephemeral:    ownedByPod(c),
-		block:        c.Spec.VolumeMode != nil && *c.Spec.VolumeMode == v1.PersistentVolumeBlock,
+func newClaimFact(driver string, c *v1.PersistentVolumeClaim) claimFact {
+	return claimFact{
+		name:           types.NamespacedName{Namespace: c.Namespace, Name: c.Name},
+		version:        c.ResourceVersion,
+		class:          storagehelpers.GetPersistentVolumeClaimClass(c),
+		volumeName:     c.Spec.VolumeName,
+		selectedNode:   c.Annotations[storagehelpers.AnnSelectedNode],
+		lost:           c.Status.Phase == v1.ClaimLost,
+		block:          c.Spec.VolumeMode != nil && *c.Spec.VolumeMode == v1.PersistentVolumeBlock,
+		ours:           c.Annotations[storagehelpers.AnnStorageProvisioner] == driver || c.Annotations[storagehelpers.AnnBetaStorageProvisioner] == driver,
+		ephemeral:      ownedByPod(c),
+		requestedBytes: requestedBytes(c),
 	}
-	if c.Spec.StorageClassName != nil {
-		f.class = *c.Spec.StorageClassName
-	}
-	f.requestedBytes = requestedBytes(c)
-	return f
 }
 
 // ownedByPod tells a generic ephemeral volume's claim (KEP-1698).
 func ownedByPod(c *v1.PersistentVolumeClaim) bool {
-	owner := metav1.GetControllerOf(c)
+	owner := metav1.GetControllerOfNoCopy(c)
 	return owner != nil && owner.Kind == "Pod"
 }
 
@@ -75,22 +74,14 @@ type volumeFact struct {
 	name string
 	// claim is the UID of the claim it is bound to, or bound for; empty if none.
 	claim types.UID
-	// host is the node, by name or (A8) by its hostname label.
-	host     string
-	demand   demand
-	readable bool // the attributes could be read, so demand is valid
-	// offer is set for a volume that a claim could still be bound to.
-	offer *offer
-}
-
-// offer is what VolumeBinding looks at when it matches a claim to a
-// PersistentVolume that exists.
-type offer struct {
-	class       string
-	block       bool
-	bytes       int64
-	accessModes []v1.PersistentVolumeAccessMode
-	labels      map[string]string
+	// host is the node, or (A8) the hostname label of the node.
+	host       string
+	byHostname bool
+	// class is used where the volume itself does not tell its pool.
+	class  string
+	demand demand
+	// offer is the object of a volume that a claim could still be bound to.
+	offer *v1.PersistentVolume
 }
 
 func newVolumeFact(driver string, v *v1.PersistentVolume) (f volumeFact, ours bool) {
@@ -98,55 +89,80 @@ func newVolumeFact(driver string, v *v1.PersistentVolume) (f volumeFact, ours bo
 	if source == nil || source.Driver != driver {
 		return volumeFact{}, false
 	}
-	f = volumeFact{name: v.Name, host: volumeHost(driver, v)}
+	size := v.Spec.Capacity[v1.ResourceStorage]
+	f = volumeFact{name: v.Name, class: storagehelpers.GetPersistentVolumeClass(v), demand: volumeDemand(source.VolumeAttributes, size.Value())}
+	f.host, f.byHostname = volumeHost(driver, v)
 	if v.Spec.ClaimRef != nil {
 		f.claim = v.Spec.ClaimRef.UID
 	}
-	size := v.Spec.Capacity[v1.ResourceStorage]
-	d, err := volumeDemand(source.VolumeAttributes, size.Value())
-	f.demand, f.readable = d, err == nil
-	if v.Spec.ClaimRef == nil && v.DeletionTimestamp == nil && v.Status.Phase == v1.VolumeAvailable {
-		f.offer = &offer{class: v.Spec.StorageClassName, bytes: size.Value(), accessModes: v.Spec.AccessModes, labels: v.Labels,
-			block: v.Spec.VolumeMode != nil && *v.Spec.VolumeMode == v1.PersistentVolumeBlock}
+	if f.claim == "" && v.DeletionTimestamp == nil {
+		f.offer = v
 	}
 	return f, true
 }
 
-// volumeHost finds the node of a PersistentVolume: its required node affinity
-// for this driver's topology key, else its label kubernetes.io/hostname.
-func volumeHost(driver string, v *v1.PersistentVolume) string {
+// volumeHost finds the node of a PersistentVolume: by its required node
+// affinity for this driver's topology key, else by its hostname, in the node
+// affinity or as the label kubernetes.io/hostname.
+func volumeHost(driver string, v *v1.PersistentVolume) (host string, byHostname bool) {
+	var hostname string
 	if v.Spec.NodeAffinity != nil && v.Spec.NodeAffinity.Required != nil {
 		for _, term := range v.Spec.NodeAffinity.Required.NodeSelectorTerms {
 			for _, e := range term.MatchExpressions {
-				if e.Key == capacity.TopologyKey(driver) && e.Operator == v1.NodeSelectorOpIn && len(e.Values) == 1 {
-					return e.Values[0]
+				if e.Operator != v1.NodeSelectorOpIn || len(e.Values) != 1 {
+					continue
+				}
+				switch e.Key {
+				case capacity.TopologyKey(driver):
+					return e.Values[0], false
+				case v1.LabelHostname:
+					hostname = e.Values[0]
 				}
 			}
 		}
 	}
-	return v.Labels[v1.LabelHostname]
+	if hostname == "" {
+		hostname = v.Labels[v1.LabelHostname]
+	}
+	return hostname, hostname != ""
 }
 
 // inlineFact is one inline volume of a pod that has a node.
 type inlineFact struct {
-	node     string
-	demand   demand
-	readable bool
+	node   string
+	demand demand
 }
 
-// inlineVolumes are the pod's inline volumes of this driver, by key.
+// isInline tells an inline volume of the driver.
+func isInline(driver string, v *v1.Volume) bool { return v.CSI != nil && v.CSI.Driver == driver }
+
+// hasInline tells whether the pod has inline volumes of the driver.
+func hasInline(driver string, pod *v1.Pod) bool {
+	for i := range pod.Spec.Volumes {
+		if isInline(driver, &pod.Spec.Volumes[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// inlineVolumes are the pod's inline volumes of this driver, by key. The driver
+// makes none whose attributes cannot be read.
 func inlineVolumes(driver string, pod *v1.Pod) map[key]inlineFact {
 	var found map[key]inlineFact
 	for i := range pod.Spec.Volumes {
-		source := pod.Spec.Volumes[i].CSI
-		if source == nil || source.Driver != driver {
+		v := &pod.Spec.Volumes[i]
+		if !isInline(driver, v) {
+			continue
+		}
+		d, err := inlineDemand(v.CSI.VolumeAttributes)
+		if err != nil {
 			continue
 		}
 		if found == nil {
 			found = map[key]inlineFact{}
 		}
-		d, err := inlineDemand(source.VolumeAttributes)
-		found[inlineKey(pod.UID, pod.Spec.Volumes[i].Name)] = inlineFact{node: pod.Spec.NodeName, demand: d, readable: err == nil}
+		found[inlineKey(pod.UID, v.Name)] = inlineFact{node: pod.Spec.NodeName, demand: d}
 	}
 	return found
 }
@@ -166,6 +182,8 @@ type classFact struct {
 	err error
 	// immediate: the class does not wait for the scheduler.
 	immediate bool
+	// gone: it was deleted. Volumes of its claims may still be on their way.
+	gone bool
 }
 
 func newClassFact(driver string, c *storagev1.StorageClass) classFact {
@@ -175,58 +193,4 @@ func newClassFact(driver string, c *storagev1.StorageClass) classFact {
 	d, err := classDemand(c.Parameters)
 	return classFact{ours: true, demand: d, err: err,
 		immediate: c.VolumeBindingMode == nil || *c.VolumeBindingMode == storagev1.VolumeBindingImmediate}
-}
-
-// nodeFact is what a Node says of its pools.
-type nodeFact struct {
-	hostname string
-	// published tells that the annotation is there.
-	published bool
-	// allocatable are the pools' bytes; bad are the pools whose figure cannot
-	// be read, and err is set if nothing of the annotation can.
-	allocatable map[string]int64
-	bad         map[string]error
-	err         error
-	// extentSizes are the pools' extents in bytes, where the node says so.
-	extentSizes map[string]int64
-}
-
-func newNodeFact(driver string, n *v1.Node) nodeFact {
-	f := nodeFact{hostname: n.Labels[v1.LabelHostname]}
-	value, ok := n.Annotations[capacity.PoolsAnnotation(driver)]
-	if !ok {
-		return f
-	}
-	f.published = true
-	f.allocatable, f.bad, f.err = capacity.DecodePools(value)
-	return f
-}
-
-// attachable is the volume count that the node's CSINode gives the driver.
-type attachable struct {
-	registered bool
-	// count is the most volumes, -1 if there is no limit.
-	count int64
-}
-
-func newAttachable(driver string, n *storagev1.CSINode) attachable {
-	for i := range n.Spec.Drivers {
-		d := &n.Spec.Drivers[i]
-		if d.Name != driver {
-			continue
-		}
-		if d.Allocatable == nil || d.Allocatable.Count == nil {
-			return attachable{registered: true, count: -1}
-		}
-		return attachable{registered: true, count: int64(*d.Allocatable.Count)}
-	}
-	return attachable{}
-}
-
-// text is for logs.
-func (a attachable) text() string {
-	if !a.registered {
-		return "not registered"
-	}
-	return strconv.FormatInt(a.count, 10)
 }

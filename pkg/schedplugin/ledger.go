@@ -1,19 +1,33 @@
 package schedplugin
 
 import (
-	"slices"
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
 )
+
+// Caches are the informers' caches. They are read under the ledger's lock, and
+// must not call back into it.
+type Caches struct {
+	Nodes    corelisters.NodeLister
+	Volumes  corelisters.PersistentVolumeLister
+	Claims   corelisters.PersistentVolumeClaimLister
+	Pods     corelisters.PodLister
+	Classes  storagelisters.StorageClassLister
+	CSINodes storagelisters.CSINodeLister
+}
 
 // LedgerOptions configure a [Ledger]. Driver and Caches are required.
 type LedgerOptions struct {
 	// Driver is the CSI driver's name.
 	Driver string
 	Caches Caches
-	// Ratio returns the oversell ratio of a pool; 1 for every pool if nil.
+	// Ratio returns the oversell ratio of a pool; 1 for every pool if nil. It
+	// must always return the same for the same pool.
 	Ratio func(pool string) float64
 	// Now is the clock for the age of reservations; time.Now if nil. No
 	// decision depends on it.
@@ -22,7 +36,8 @@ type LedgerOptions struct {
 
 // Ledger keeps the books of one driver. One ledger serves all profiles of a
 // scheduler. Its methods may be called at any time from any goroutine; readers
-// wait for a writer no longer than it takes to change a few map entries.
+// wait for a writer no longer than it takes to read one object and change a few
+// map entries.
 type Ledger struct {
 	driver string
 	caches Caches
@@ -33,9 +48,9 @@ type Ledger struct {
 	mu      sync.RWMutex
 	entries map[key]*entry
 	nodes   map[string]*nodeBooks
+	// classes holds every class of the driver that was ever seen, and others
+	// for as long as they are there.
 	classes map[string]classFact
-	// hosts maps the hostname labels of nodes to their names.
-	hosts map[string]string
 	// poolNodes counts the nodes that publish a pool.
 	poolNodes map[string]int
 
@@ -44,55 +59,97 @@ type Ledger struct {
 	claimNames  map[types.NamespacedName]types.UID
 	volumeNames map[string]key
 	podNames    map[types.NamespacedName][]key
-	nodeHosts   map[string]string
 
-	// elsewhere are the claims that are bound to a volume which is not this
-	// driver's, or not there, by the volume's name.
-	elsewhere map[string]key
-	// waiting are the claims whose class was not known yet, by its name.
-	waiting map[string]map[key]struct{}
-	// holders are the reservations, by the pod that made them.
-	holders map[types.UID][]key
+	// Who has to be looked at again when something else changes:
+	// claims without a volume, by their class;
+	unbound map[string]map[key]struct{}
+	// claims whose volume is not this driver's or not seen yet, by its name;
+	unseen map[string]map[key]struct{}
+	// volumes that only a hostname places, by the hostname.
+	labelled map[string]map[key]struct{}
+	// hostnames are the nodes that have a hostname label.
+	hostnames map[string]map[string]struct{}
+
+	// holders are the pods with reservations.
+	holders map[types.UID]*holder
+	// holderNames finds them by name.
+	holderNames map[types.NamespacedName][]types.UID
 	// offers are the volumes on a node that a claim could be bound to.
-	offers map[string]map[key]struct{}
+	offers map[string]map[key]*v1.PersistentVolume
+	// taken are the offers that reservations count on, with the claim.
+	taken map[key]key
+	// settlings counts the failed cycles of which something had to be settled.
+	settlings uint64
+
+	// Sums over all nodes, for metrics.
+	states     [entryStates]int
+	totals     map[string]*poolTotals
+	inline     int
+	unreadable int
 }
 
 // entry is all that is known of one volume, and what it is charged for.
 type entry struct {
 	claim *claimFact
-	// demand is what the claim asks for, once its class was seen. It stays when
-	// the class is deleted: the volume may be on its way.
-	demand *demand
-	// boundElsewhere: the claim is bound to a volume that is not this driver's.
-	boundElsewhere bool
 	// volumes are the PersistentVolumes of the claim, usually one.
 	volumes []volumeFact
 	inline  *inlineFact
 	holds   []hold
 	charges []charge
+	// elsewhere: the claim is bound to a volume that is not this driver's.
+	elsewhere bool
+	// In which of the ledger's indexes the entry stands, and where.
+	unbound, unseen, labelled string
+	// counted is the state that the entry is counted in; valid if isCounted.
+	counted   entryState
+	isCounted bool
+}
+
+// poolTotals are the sums over all nodes of one pool, in bytes.
+type poolTotals struct {
+	allocatable, used, reserved int64
+}
+
+func (t *poolTotals) empty() bool { return *t == poolTotals{} }
+
+// entryState is where a volume is in its life, as far as the ledger knows.
+type entryState uint8
+
+const (
+	// stateIdle: a claim for which no node was chosen yet.
+	stateIdle entryState = iota
+	stateReserved
+	stateSelected
+	stateProvisioned
+	stateInline
+	entryStates
+)
+
+func (s entryState) String() string {
+	return [...]string{"idle", "reserved", "selected", "provisioned", "inline"}[s]
+}
+
+func (e *entry) state() entryState {
+	switch {
+	case len(e.volumes) > 0:
+		return stateProvisioned
+	case e.inline != nil:
+		return stateInline
+	case len(e.charges) > 0 && e.claim != nil && e.claim.selectedNode != "":
+		return stateSelected
+	case len(e.holds) > 0:
+		return stateReserved
+	default:
+		return stateIdle
+	}
 }
 
 // ephemeral tells that the volume goes when its pod goes.
 func (e *entry) ephemeral() bool { return e.inline != nil || e.claim != nil && e.claim.ephemeral }
 
-// hold is a reservation: a scheduling cycle of pod has chosen node.
-type hold struct {
-	pod    types.UID
-	node   string
-	demand demand
-	inline bool
-	since  time.Time
-	// settling: the cycle has ended, and whether it wrote selected-node is not
-	// known yet.
-	settling bool
-}
-
-// charge is what an entry adds to the books of one pool.
-type charge struct {
-	node, pool string
-	bytes      int64
-	// ephemeral: the bytes are freed when the pod goes.
-	ephemeral bool
+// empty tells that nothing is known of the volume any more.
+func (e *entry) empty() bool {
+	return e.claim == nil && len(e.volumes) == 0 && e.inline == nil && len(e.holds) == 0
 }
 
 // nodeBooks are the books of one node. They outlive the Node object for as long
@@ -100,9 +157,15 @@ type charge struct {
 type nodeBooks struct {
 	fact       nodeFact
 	attachable attachable
-	pools      map[string]*poolBook
-	// volumes is how many volumes are charged to the node.
-	volumes int64
+	// present: there is a Node or a CSINode of that name.
+	present bool
+	pools   map[string]*poolBook
+	// anyPool are the bytes that may be in any of the pools.
+	anyPool int64
+	// volumes are the entries that are charged to the node.
+	volumes map[key]struct{}
+	// inline is how many charges are for inline volumes.
+	inline int
 }
 
 // poolBook are the books of one pool on one node; all figures in bytes.
@@ -122,11 +185,13 @@ type poolBook struct {
 func NewLedger(opts LedgerOptions) *Ledger {
 	l := &Ledger{
 		driver: opts.Driver, caches: opts.Caches, ratio: opts.Ratio, now: opts.Now,
-		entries: map[key]*entry{}, nodes: map[string]*nodeBooks{}, classes: map[string]classFact{},
-		hosts: map[string]string{}, poolNodes: map[string]int{},
-		claimNames: map[types.NamespacedName]types.UID{}, volumeNames: map[string]key{},
-		podNames: map[types.NamespacedName][]key{}, nodeHosts: map[string]string{}, elsewhere: map[string]key{},
-		waiting: map[string]map[key]struct{}{}, holders: map[types.UID][]key{}, offers: map[string]map[key]struct{}{},
+		entries: map[key]*entry{}, nodes: map[string]*nodeBooks{}, classes: map[string]classFact{}, poolNodes: map[string]int{},
+		claimNames: map[types.NamespacedName]types.UID{}, volumeNames: map[string]key{}, podNames: map[types.NamespacedName][]key{},
+		unbound: map[string]map[key]struct{}{}, unseen: map[string]map[key]struct{}{}, labelled: map[string]map[key]struct{}{},
+		hostnames: map[string]map[string]struct{}{},
+		holders:   map[types.UID]*holder{}, holderNames: map[types.NamespacedName][]types.UID{},
+		offers: map[string]map[key]*v1.PersistentVolume{}, taken: map[key]key{},
+		totals: map[string]*poolTotals{},
 	}
 	if l.ratio == nil {
 		l.ratio = func(string) float64 { return 1 }
@@ -137,8 +202,11 @@ func NewLedger(opts LedgerOptions) *Ledger {
 	return l
 }
 
+// Driver is the CSI driver whose books these are.
+func (l *Ledger) Driver() string { return l.driver }
+
 // entryOf returns the entry of k, made if there is none. The caller settles it
-// with recharge, which drops entries that know nothing.
+// with review, which drops entries that know nothing.
 func (l *Ledger) entryOf(k key) *entry {
 	e, ok := l.entries[k]
 	if !ok {
@@ -151,10 +219,16 @@ func (l *Ledger) entryOf(k key) *entry {
 func (l *Ledger) booksOf(node string) *nodeBooks {
 	b, ok := l.nodes[node]
 	if !ok {
-		b = &nodeBooks{pools: map[string]*poolBook{}}
+		b = &nodeBooks{pools: map[string]*poolBook{}, volumes: map[key]struct{}{}}
 		l.nodes[node] = b
 	}
 	return b
+}
+
+func (l *Ledger) dropBooksIfEmpty(node string) {
+	if b, ok := l.nodes[node]; ok && !b.present && len(b.volumes) == 0 {
+		delete(l.nodes, node)
+	}
 }
 
 func (b *nodeBooks) pool(name string) *poolBook {
@@ -176,94 +250,23 @@ func (b *nodeBooks) extentSize(pool string) int64 {
 	return defaultExtentSizeBytes
 }
 
-// recharge brings the books up to what is known of k now: it takes the entry's
-// old charges out and puts the right ones in.
-func (l *Ledger) recharge(k key) {
-	e, ok := l.entries[k]
-	if !ok {
+// place puts k into an index under name, and takes it out from where it stood.
+func place(index map[string]map[key]struct{}, k key, stood *string, name string) {
+	if *stood == name {
 		return
 	}
-	charges := l.chargesOf(e)
-	if !slices.Equal(charges, e.charges) {
-		l.book(e.charges, -1)
-		l.book(charges, 1)
-		e.charges = charges
-	}
-	if e.claim == nil && len(e.volumes) == 0 && e.inline == nil && len(e.holds) == 0 {
-		delete(l.entries, k)
-	}
-}
-
-func (l *Ledger) book(charges []charge, sign int64) {
-	for _, c := range charges {
-		books := l.booksOf(c.node)
-		pool := books.pool(c.pool)
-		pool.used += sign * c.bytes
-		books.volumes += sign
-		if c.ephemeral {
-			pool.ephemeral += sign * c.bytes
-		}
-		if pool.used == 0 && !pool.known {
-			delete(books.pools, c.pool)
+	if *stood != "" {
+		delete(index[*stood], k)
+		if len(index[*stood]) == 0 {
+			delete(index, *stood)
 		}
 	}
-}
-
-// chargesOf is the one rule by which volumes are charged. Where a volume is, it
-// takes bytes, whatever phase it is in. Where it is not yet, it is charged to
-// every node on which it may be made: the one that the claim names, and the ones
-// that scheduling cycles have chosen.
-func (l *Ledger) chargesOf(e *entry) []charge {
-	var charges []charge
-	for i := range e.volumes {
-		v := &e.volumes[i]
-		node := l.resolve(v.host)
-		if node == "" || !v.readable {
-			continue
-		}
-		d := v.demand
-		if e.claim != nil {
-			d.requestedBytes = max(d.requestedBytes, e.claim.requestedBytes)
-		}
-		charges = l.charge(charges, node, d, e.ephemeral())
+	*stood = name
+	if name == "" {
+		return
 	}
-	if len(e.volumes) > 0 || e.boundElsewhere {
-		return charges
+	if index[name] == nil {
+		index[name] = map[key]struct{}{}
 	}
-	if e.claim != nil && e.demand != nil && !e.claim.lost && e.claim.selectedNode != "" {
-		charges = l.charge(charges, e.claim.selectedNode, *e.demand, e.ephemeral())
-	}
-	if e.inline != nil && e.inline.readable {
-		charges = l.charge(charges, e.inline.node, e.inline.demand, true)
-	}
-	for _, h := range e.holds {
-		charges = l.charge(charges, h.node, h.demand, h.inline || e.ephemeral())
-	}
-	return charges
-}
-
-// charge adds a charge, unless there is one for the node already.
-func (l *Ledger) charge(charges []charge, node string, d demand, ephemeral bool) []charge {
-	if slices.ContainsFunc(charges, func(c charge) bool { return c.node == node && c.pool == d.pool }) {
-		return charges
-	}
-	return append(charges, charge{node: node, pool: d.pool, bytes: l.bytesOn(node, d), ephemeral: ephemeral})
-}
-
-// bytesOn is what the volume takes from its pool on the node. A request that no
-// volume can satisfy is charged as it stands: the driver will refuse it.
-func (l *Ledger) bytesOn(node string, d demand) int64 {
-	bytes, err := d.poolBytes(l.nodes[node].extentSize(d.pool))
-	if err != nil {
-		return d.requestedBytes
-	}
-	return bytes
-}
-
-// resolve returns the name of the node that a PersistentVolume names.
-func (l *Ledger) resolve(host string) string {
-	if name, ok := l.hosts[host]; ok {
-		return name
-	}
-	return host
+	index[name][k] = struct{}{}
 }

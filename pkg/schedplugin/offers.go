@@ -1,0 +1,109 @@
+package schedplugin
+
+import (
+	"cmp"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	storagehelpers "k8s.io/component-helpers/storage/volume"
+)
+
+// Offers are PersistentVolumes of this driver that are bound to no claim:
+// VolumeBinding takes one for a claim rather than have a new volume made. They
+// are charged to their node already, so a claim that gets one needs no bytes,
+// and may come to a node that is full.
+
+// putOffers notes the volume of k as on offer, or not, on each node it is
+// charged to.
+func (l *Ledger) putOffers(k key, e *entry) {
+	if len(e.volumes) == 0 || e.volumes[0].claim != "" {
+		return
+	}
+	for _, c := range e.charges {
+		if e.volumes[0].offer == nil {
+			l.dropOffer(c.node, k)
+			continue
+		}
+		if l.offers[c.node] == nil {
+			l.offers[c.node] = map[key]*v1.PersistentVolume{}
+		}
+		l.offers[c.node][k] = e.volumes[0].offer
+	}
+}
+
+func (l *Ledger) dropOffer(node string, k key) {
+	if len(l.offers) == 0 {
+		return
+	}
+	delete(l.offers[node], k)
+	if len(l.offers[node]) == 0 {
+		delete(l.offers, node)
+	}
+}
+
+// roomWithOffers tells whether the wants of one pool fit the node if
+// VolumeBinding takes for them what is on offer there.
+func (l *Ledger) roomWithOffers(node string, wants []want, begin, end int, what []adjustment) bool {
+	matched := l.matchOffers(node, wants, what)
+	books, requested := l.nodes[node], int64(0)
+	for i := begin; i < end; i++ {
+		if matched[i] == "" && l.counts(&wants[i], node, what) {
+			requested = saturatingAdd(requested, wants[i].bytesOn(books))
+		}
+	}
+	if requested == 0 {
+		return true
+	}
+	_, ok := l.room(node, books, wants[begin].demand.pool, requested, what)
+	return ok
+}
+
+// matchOffers finds for each want the offer that VolumeBinding will take for
+// it, with the function that VolumeBinding uses, in the same order: the smallest
+// claims first. Offers that the reservation for another claim counts on are
+// taken.
+func (l *Ledger) matchOffers(node string, wants []want, what []adjustment) (matched map[int]key) {
+	matched = map[int]key{}
+	object, err := l.caches.Nodes.Get(node)
+	if err != nil {
+		return matched
+	}
+	keys := map[string]key{}
+	var volumes []*v1.PersistentVolume
+	for k, v := range l.offers[node] {
+		keys[v.Name] = k
+		volumes = append(volumes, v)
+	}
+	slices.SortFunc(volumes, func(a, b *v1.PersistentVolume) int { return cmp.Compare(a.Name, b.Name) })
+	excluded := map[string]*v1.PersistentVolume{}
+	for _, i := range bySize(wants) {
+		w := &wants[i]
+		if w.claim == nil || w.selectedNode != "" || !l.counts(w, node, what) {
+			continue
+		}
+		free := slices.DeleteFunc(slices.Clone(volumes), func(v *v1.PersistentVolume) bool {
+			claim, taken := l.taken[keys[v.Name]]
+			return taken && claim != w.key
+		})
+		found, err := storagehelpers.FindMatchingVolume(w.claim, free, object, excluded, true, true)
+		if err != nil || found == nil {
+			continue
+		}
+		excluded[found.Name] = found
+		matched[i] = keys[found.Name]
+	}
+	return matched
+}
+
+// bySize are the indexes of the wants in the order in which VolumeBinding
+// looks at claims.
+func bySize(wants []want) []int {
+	order := make([]int, len(wants))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(wants[a].demand.requestedBytes, wants[b].demand.requestedBytes)
+	})
+	return order
+}
