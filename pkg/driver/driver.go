@@ -56,6 +56,7 @@ type Driver struct {
 	operations    *operations
 	admissions    *admissions
 	lastInventory atomic.Pointer[inventory]
+	usages        flights
 }
 
 // New makes a driver; it starts nothing.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -34,6 +35,9 @@ const (
 	reasonGroupUnusable     = "VolumeGroupUnusable"
 	reasonPoolMisconfigured = "PoolUnusable"
 )
+
+// healthWait is how long a file system may take to say how it is.
+const healthWait = 2 * time.Second
 
 // NodeGetVolumeHealth says what is known to be wrong with a volume, from the
 // last state of LVM and the mount table. It starts no process, and works for
@@ -112,7 +116,10 @@ func (d *Driver) filesystemHealth(ctx context.Context, mounts []Mount) []*csi.Vo
 	if mounts[i].failed() {
 		found = append(found, degraded(reasonFilesystemFailed, "the kernel made the file system read-only after errors"))
 	}
-	usage, err := d.statfs(ctx, mounts[i].Path)
+	// That the file system does not answer is an answer, and must come in time.
+	ctx, cancel := context.WithTimeout(ctx, healthWait)
+	defer cancel()
+	usage, err := d.usages.statfs(ctx, d.mounter, mounts[i].Path)
 	switch {
 	case err != nil:
 		found = append(found, inaccessible(reasonNotResponding, err.Error()))

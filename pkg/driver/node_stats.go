@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -32,7 +31,7 @@ func (s *nodeServer) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVol
 			{Unit: csi.VolumeUsage_BYTES, Total: v.SizeBytes},
 		}}, nil
 	}
-	usage, err := s.statfs(ctx, m.Path)
+	usage, err := s.usages.statfs(ctx, s.mounter, m.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -72,22 +71,6 @@ func (d *Driver) findForStats(v volume, path string) (Mount, error) {
 		}
 	}
 	return Mount{}, nothingAtPath.errorf(v.ID(), path)
-}
-
-// statfs reads the usage. A file system on a device that hangs can block the
-// call for as long as the device hangs; the caller gets its answer in time, and
-// one such call at most waits for each path.
-func (d *Driver) statfs(ctx context.Context, path string) (usage FilesystemUsage, err error) {
-	result := make(chan FilesystemUsage, 1)
-	err = d.operations.run(ctx, "stats of "+path, "statfs", func(_, _ context.Context) error {
-		usage, err := d.mounter.Statfs(path)
-		result <- usage
-		return err
-	})
-	if err != nil {
-		return FilesystemUsage{}, fmt.Errorf("usage of the file system: %w", err)
-	}
-	return <-result, nil
 }
 
 func (u FilesystemUsage) toCSI() []*csi.VolumeUsage {

@@ -117,11 +117,38 @@ func TestStats_OfAHangingFilesystemAnswerInTime(t *testing.T) {
 	defer cancel()
 	_, err := stats(short, b, v.id, v.staging)
 	wantCode(t, err, codes.DeadlineExceeded)
-	_, err = stats(t.Context(), b, v.id, v.staging)
-	wantCode(t, err, codes.Aborted)
+	health, err := b.Node.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.id})
+	must(t, err)
+	if diff := cmp.Diff([]string{"INACCESSIBLE NotResponding"}, conditions(health.GetVolumeHealth())); diff != "" {
+		t.Error(diff)
+	}
 	_, err = stats(t.Context(), b, other.id, other.staging)
 	wantCode(t, err, codes.OK)
+	var wait sync.WaitGroup
+	for range 10 {
+		wait.Go(func() {
+			soon, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			if _, err := stats(soon, b, v.id, v.staging); status.Code(err) != codes.DeadlineExceeded {
+				t.Errorf("while it hangs: %v", err)
+			}
+		})
+	}
+	wait.Wait()
+	waiting := 0
+	for _, call := range b.Mounter.Calls() {
+		if call.Op == drivertest.OpStatfs && call.Path == v.staging {
+			waiting++
+		}
+	}
+	if waiting != 1 {
+		t.Errorf("%d calls hang in the kernel", waiting)
+	}
 	close(release)
+	await(t, "it answers again", func() bool {
+		_, err := stats(t.Context(), b, v.id, v.staging)
+		return err == nil
+	})
 }
 
 // A total, never what is left, and never 0, which would mean "no limit"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -58,6 +59,7 @@ type Bed struct {
 	Node       csi.NodeClient
 
 	options Options
+	pools   atomic.Pointer[[]poolconfig.Pool] // the driver reads it at any time
 	cancel  context.CancelFunc
 	served  chan error
 	conn    *grpc.ClientConn
@@ -93,6 +95,7 @@ func New(ctx context.Context, dir string, o Options) (*Bed, error) {
 		o.MaxVolumes = 100
 	}
 	b := &Bed{Dir: dir, KubeletDir: filepath.Join(dir, "kubelet"), options: o}
+	b.SetPools(o.Pools)
 	b.Machine = lvmfake.NewMachine(filepath.Join(dir, "dev"))
 	b.Kernel = NewKernel(b.Machine)
 	for _, sub := range []string{"kubelet/pods", "kubelet/plugins", "dev/.disks", "dev/.inactive"} {
@@ -176,7 +179,7 @@ func (b *Bed) Start(ctx context.Context) (err error) {
 	b.Driver, err = driver.New(driver.Options{
 		DriverName: DriverName, NodeName: NodeName, Version: "test",
 		Volumes: b.LVM, Devices: b.LVM.Devices(blockdev.Device{RegularFiles: true}), Mounter: b.Mounter,
-		Pools:      func() []poolconfig.Pool { return b.options.Pools },
+		Pools:      func() []poolconfig.Pool { return *b.pools.Load() },
 		KubeletDir: b.KubeletDir, MaxVolumes: b.options.MaxVolumes,
 	})
 	if err != nil {
@@ -218,4 +221,4 @@ func (b *Bed) Reboot(ctx context.Context) error {
 }
 
 // SetPools replaces the driver's configuration.
-func (b *Bed) SetPools(pools []poolconfig.Pool) { b.options.Pools = pools }
+func (b *Bed) SetPools(pools []poolconfig.Pool) { b.pools.Store(&pools) }
