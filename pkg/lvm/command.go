@@ -139,10 +139,14 @@ func validThinPool(req ThinPoolRequest) error {
 	return validTags(req.Tags)
 }
 
-// removeCommand removes the volume only if it is no origin of a thick snapshot:
-// -y would remove the snapshots with it.
+// removeCommand removes the volume only if nothing depends on it: -y would
+// remove the snapshots of a thick origin, and the thin volumes of a pool, with it.
 func removeCommand(lv LogicalVolume) Command {
-	return Command{Name: "lvremove", Args: []string{"-y", "-S", guard(lv) + " && lv_role!=thickorigin", lv.VolumeGroup}}
+	selection := guard(lv) + " && lv_role!=thickorigin"
+	if lv.SegmentType == SegThinPool {
+		selection += " && thin_count=0" // no other volume has this field
+	}
+	return Command{Name: "lvremove", Args: []string{"-y", "-S", selection, lv.VolumeGroup}}
 }
 
 // guard selects the volume (lvmreport(7), SELECTION), provided that it is still

@@ -19,20 +19,33 @@ import (
 type fakeRunner struct {
 	start  time.Time
 	report json.RawMessage
-	onRun  func(Command)
 
-	mu  sync.Mutex
-	ran []string // "<seconds since start> <command>"
+	mu    sync.Mutex
+	onRun func(Command)
+	ran   []string // "<seconds since start> <command>"
 }
 
 func (r *fakeRunner) Run(_ context.Context, cmd Command) (Result, error) {
 	r.mu.Lock()
 	r.ran = append(r.ran, fmt.Sprintf("%.2f %s", time.Since(r.start).Seconds(), cmd.Name))
+	onRun := r.onRun
 	r.mu.Unlock()
-	if r.onRun != nil {
-		r.onRun(cmd)
+	if onRun != nil {
+		onRun(cmd)
+	}
+	if cmd.Name == "vgcfgbackup" {
+		if err := os.WriteFile(cmd.Args[1], []byte("metadata"), 0o600); err != nil {
+			return Result{}, err
+		}
 	}
 	return Result{Report: r.report, Log: []LogEntry{{Type: "print", Message: "done"}}}, nil
+}
+
+// whenRun calls f during each command from now on.
+func (r *fakeRunner) whenRun(f func(Command)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.onRun = f
 }
 
 func (r *fakeRunner) Reset() error { return nil }
@@ -104,11 +117,11 @@ func TestClient_StreamOfChangesCannotPutOffTheReportForEver(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *Client, r *fakeRunner) {
 		r.commands()
 		reports := 0
-		r.onRun = func(cmd Command) {
+		r.whenRun(func(cmd Command) {
 			if cmd.Name == "fullreport" {
 				reports++
 			}
-		}
+		})
 		for i := range 20 * 4 { // 20 seconds
 			if _, err := c.Create(t.Context(), linear(fmt.Sprint("new", i), mib)); err != nil {
 				t.Fatal(err)
@@ -124,7 +137,7 @@ func TestClient_StreamOfChangesCannotPutOffTheReportForEver(t *testing.T) {
 func TestClient_RefreshesAtTheSameTimeShareOneReport(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *Client, r *fakeRunner) {
 		r.commands()
-		r.onRun = func(Command) { time.Sleep(time.Second) }
+		r.whenRun(func(Command) { time.Sleep(time.Second) })
 		var all sync.WaitGroup
 		time.Sleep(time.Second)
 		for range 10 {
@@ -157,7 +170,7 @@ func TestClient_HealthyCostsNothingWhileReportsCome(t *testing.T) {
 
 func TestClient_HealthyEndsWithTheContextWhenLVMHangs(t *testing.T) {
 	inBubble(t, func(o *Options) { o.RefreshInterval = time.Minute }, func(t *testing.T, c *Client, r *fakeRunner) {
-		r.onRun = func(Command) { time.Sleep(time.Hour) }
+		r.whenRun(func(Command) { time.Sleep(time.Hour) })
 		time.Sleep(10 * time.Minute) // the refresh of the first minute hangs
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -173,13 +186,6 @@ func TestClient_HealthyEndsWithTheContextWhenLVMHangs(t *testing.T) {
 func TestClient_BacksUpMetadataAfterChanges(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "backup")
 	inBubble(t, func(o *Options) { o.BackupDir = dir }, func(t *testing.T, c *Client, r *fakeRunner) {
-		r.onRun = func(cmd Command) {
-			if cmd.Name == "vgcfgbackup" {
-				if err := os.WriteFile(cmd.Args[1], []byte(fmt.Sprint(cmd.Args)), 0o600); err != nil {
-					t.Error(err)
-				}
-			}
-		}
 		c.noteChange()
 		time.Sleep(10 * time.Minute)
 		backups := 0

@@ -74,13 +74,7 @@ func (c *Client) Remove(ctx context.Context, ref Ref) error {
 	same := sameVolume(ref)
 	ch.build = func(_ *State, vg VolumeGroup) (Command, error) {
 		lv, err := same(vg)
-		if err != nil {
-			return Command{}, err
-		}
-		if hasThinVolumes(vg, lv.Name) {
-			return Command{}, &Error{Kind: ErrInUse, Op: string(ch.op), Object: ref.String(), Messages: []string{"thin volumes are in it"}}
-		}
-		return removeCommand(lv), nil
+		return removeCommand(lv), err
 	}
 	ch.patch = func(before *State) *State { return withoutVolume(before, ref) }
 	ch.done = func(before, after *State, died bool) bool {
