@@ -3,6 +3,7 @@ package lvm
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -99,5 +100,67 @@ func TestClient_LVMDiesAfterItsEffect(t *testing.T) {
 	}
 	if err := b.client.ChangeTags(t.Context(), Ref{"vgA", "lin"}, []string{"other"}, nil); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("tags that are not there: %v", err)
+	}
+}
+
+// What lvm 2.03.16 says, word for word; each pattern is needed by one of them.
+func TestClassify_LVMsOwnWords(t *testing.T) {
+	sentences := map[string]error{
+		`Logical Volume "two" already exists in volume group "vgA"`:                                        ErrExists,
+		`Volume group "vgA" has insufficient free space (474 extents): 2500 required.`:                     ErrNoSpace,
+		`Insufficient suitable allocatable extents for logical volume r3: 33 more required`:                ErrNoSpace,
+		`Insufficient free space: 9975 extents needed, but only 878 available`:                             ErrNoSpace,
+		`Number of stripes (3) must not exceed number of physical volumes (2)`:                             ErrNoSpace,
+		`Free space in pool vgB/full is above threshold, new volumes are not allowed.`:                     ErrThinPoolFull,
+		`Cannot create new thin volume, free space in thin pool vgB/full reached threshold.`:               ErrThinPoolFull,
+		`WARNING: Integrity check of metadata for pool vgB/full failed.`:                                   ErrThinPoolRepair,
+		`Check of pool vgB/full failed (status:1). Manual repair required!`:                                ErrThinPoolRepair,
+		`Thin pool vgB-full-tpool (253:3) transaction_id is 3, while expected 4.`:                          ErrThinPoolRepair,
+		`WARNING: Thin pool vgB-full-tpool has unexpected transaction id 3, expecting 4.`:                  ErrThinPoolRepair,
+		`Cannot use thin pool vgB/full with transaction id 3 for thin volumes. Expected transaction id 4.`: ErrThinPoolRepair,
+		`Cannot change VG vgA while PVs are missing.`:                                                      ErrPhysicalVolumeMissing,
+		`Refusing activation of partial LV vgA/str.  Use '--activationmode partial' to override.`:          ErrPhysicalVolumeMissing,
+		`Logical volume vgA/org in use.`:                                                                   ErrInUse,
+		`Logical volume vgA/org is used by another device.`:                                                ErrInUse,
+		`Logical volume vgA/org contains a filesystem in use.`:                                             ErrInUse,
+		`Snapshot origin volumes can be resized only while inactive: try lvchange -an.`:                    ErrInUse,
+		`Failed to find logical volume "vgA/nosuch"`:                                                       ErrNotFound,
+		`Internal error: Something that nobody has seen`:                                                   ErrFailed,
+	}
+	state := parsed(t, "mixed")
+	needed := map[string]bool{}
+	for sentence, want := range sentences {
+		f := failure{
+			ch: change{op: opExtend, ref: Ref{"vgA", "lin"}}, before: state, after: state,
+			result: Result{ExitCode: 5, Log: []LogEntry{{Type: "error", Message: sentence}}},
+		}
+		if got := classify(f); got != want {
+			t.Errorf("%q is %v, want %v", sentence, got, want)
+		}
+		for _, p := range patterns() {
+			if strings.Contains(sentence, p.words) {
+				needed[p.words] = true
+			}
+		}
+	}
+	for _, p := range patterns() {
+		if !needed[p.words] {
+			t.Errorf("no sentence has %q", p.words)
+		}
+	}
+}
+
+// Every sentinel is told apart from ErrFailed when it comes as the cause.
+func TestKindOf(t *testing.T) {
+	for _, kind := range []error{
+		ErrNoSpace, ErrThinPoolFull, ErrThinPoolRepair, ErrExists, ErrNotFound, ErrInUse, ErrVolumeGroupMissing,
+		ErrVolumeGroupAmbiguous, ErrPhysicalVolumeMissing, ErrInvalid, ErrReport, ErrTimeout, ErrUnavailable,
+	} {
+		if got := kindOf(&Error{Kind: kind}); got != kind {
+			t.Errorf("%v became %v", kind, got)
+		}
+	}
+	if got := kindOf(errors.New("x")); got != ErrFailed {
+		t.Errorf("got %v", got)
 	}
 }
