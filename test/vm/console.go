@@ -19,13 +19,18 @@ const (
 type console struct {
 	mu      sync.Mutex
 	copyTo  io.Writer // nil when nobody wants it
+	reboot  func()    // called when the kernel is about to start again
 	partial []byte
 	lines   []string
 	panic   string // first line of a panic
 	oom     string // first line of the out-of-memory killer
 }
 
-func newConsole(copyTo io.Writer) *console { return &console{copyTo: copyTo} }
+// newConsole calls reboot from within Write, so that must not wait. Without it,
+// user-mode Linux would start itself again, and then the command, for ever.
+func newConsole(copyTo io.Writer, reboot func()) *console {
+	return &console{copyTo: copyTo, reboot: reboot}
+}
 
 func (c *console) Write(p []byte) (int, error) {
 	c.mu.Lock()
@@ -58,6 +63,9 @@ func (c *console) take(line string) {
 	if c.oom == "" && strings.Contains(line, "Out of memory: Killed process") {
 		c.oom = line
 	}
+	if rebootLine.MatchString(line) && c.reboot != nil {
+		c.reboot()
+	}
 	c.lines = append(c.lines, line)
 	if len(c.lines) > tailLines {
 		c.lines = c.lines[1:]
@@ -74,6 +82,7 @@ var (
 	bootNoise = regexp.MustCompile(`^(epollctl add err fd|Failed to initialize ubd device 0|mmapper_init|` +
 		`SELinux: |This architecture does not have kernel memory|Core dump limits|\s(soft|hard) - |` +
 		`Checking .*(OK|none found)$|Adding \d+ bytes to physical memory)`)
+	rebootLine = regexp.MustCompile(`^(reboot: Restarting system|sysrq: Resetting)`)
 	staleFrame = regexp.MustCompile(`^ *\[<[0-9a-f]+>\] \? `)
 )
 

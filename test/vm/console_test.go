@@ -12,7 +12,7 @@ import (
 
 func TestConsole_KeepsLastLines(t *testing.T) {
 	var copied bytes.Buffer
-	c := newConsole(&copied)
+	c := newConsole(&copied, nil)
 	input := "epollctl add err fd 3, Operation not permitted\r\n" + strings.Repeat("line\n", 100) +
 		" [<60045fda>] ? left over\n [<60045fdb>] called\nlast\nno newline"
 	// Byte by byte: lines come in any pieces.
@@ -34,13 +34,25 @@ func TestConsole_KeepsLastLines(t *testing.T) {
 }
 
 func TestConsole_BoundsLongLines(t *testing.T) {
-	c := newConsole(nil)
+	c := newConsole(nil, nil)
 	if _, err := c.Write(bytes.Repeat([]byte("x"), 10*maxLineBytes)); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range c.tail() {
 		if len(line) > maxLineBytes {
 			t.Errorf("a line of %d bytes is kept", len(line))
+		}
+	}
+}
+
+func TestConsole_TellsOfReboot(t *testing.T) {
+	for line, want := range map[string]int{
+		"reboot: Restarting system": 1, "sysrq: Resetting": 1, "reboot: System halted": 0, "reboot: Power down": 0, "sysrq: Trigger a crash": 0,
+	} {
+		got := 0
+		c := newConsole(nil, func() { got++ })
+		if _, err := io.WriteString(c, line+"\r\n"); err != nil || got != want {
+			t.Errorf("%q: %d reboots, %v", line, got, err)
 		}
 	}
 }
@@ -63,7 +75,7 @@ func TestGlitch(t *testing.T) {
 		{name: "silence"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, watch := newConsole(nil), &glitchWatch{}
+			c, watch := newConsole(nil, nil), &glitchWatch{}
 			_, _ = io.WriteString(c, tc.console)
 			for _, text := range tc.writes {
 				if n, err := io.WriteString(watch, text); n != len(text) || err != nil {
@@ -83,6 +95,8 @@ func TestVerdict(t *testing.T) {
 	cancel(ErrPowerCut)
 	rebooted, cancel := context.WithCancelCause(t.Context())
 	cancel(errRebooted)
+	stuck, cancel := context.WithCancelCause(t.Context())
+	cancel(errStuck)
 	for _, tc := range []struct {
 		name    string
 		ctx     context.Context
@@ -96,7 +110,8 @@ func TestVerdict(t *testing.T) {
 		{name: "an exit status", report: report{started: true, exited: true, status: 9}, status: 9},
 		{name: "the power was cut", ctx: cut, report: report{started: true}, message: "the power was cut"},
 		{name: "the power was cut after the end", ctx: cut, report: report{exited: true, status: 4}, status: 4},
-		{name: "rebooted", ctx: rebooted, report: report{started: true, boots: 2}, message: "was rebooted by the command"},
+		{name: "rebooted", ctx: rebooted, report: report{started: true}, message: "was rebooted by the command"},
+		{name: "stuck", ctx: stuck, message: "did not get as far as the command in 3m0s"},
 		{name: "set-up failed", report: report{setup: "mount hostfs: no"}, console: "why\n", message: "mount hostfs: no; the last"},
 		{name: "panic", report: report{started: true}, console: "Kernel panic - not syncing: sysrq\nmore\n",
 			message: "panicked while the command ran (Kernel panic - not syncing: sysrq); the last lines of its console:\n  Kernel panic"},
@@ -111,7 +126,7 @@ func TestVerdict(t *testing.T) {
 		{name: "nothing was told", report: report{started: true}, message: "without telling the command's exit status (its console is empty)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := newConsole(nil)
+			c := newConsole(nil, nil)
 			_, _ = io.WriteString(c, tc.console)
 			if tc.ctx == nil {
 				tc.ctx = t.Context()
@@ -126,7 +141,7 @@ func TestVerdict(t *testing.T) {
 			}
 		})
 	}
-	if _, err := verdict(t.Context(), Options{Log: io.Discard}, &report{}, newConsole(nil), "", killed); err == nil ||
+	if _, err := verdict(t.Context(), Options{Log: io.Discard}, &report{}, newConsole(nil, nil), "", killed); err == nil ||
 		!strings.Contains(err.Error(), "start the throwaway kernel: signal: killed") {
 		t.Errorf("a kernel that cannot be started: %v", err)
 	}

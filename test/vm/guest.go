@@ -39,7 +39,6 @@ func guestInit(dir string) {
 	debug.SetGCPercent(-1)
 	control, err := openSerial(serialControl)
 	if err == nil {
-		_, _ = io.WriteString(control, bootLine())
 		err = guestRun(dir, control)
 		if err != nil {
 			_, _ = io.WriteString(control, setupLine(err))

@@ -8,12 +8,10 @@ import (
 
 // The throwaway kernel's init reports on a serial line of its own, one event a line:
 //
-//	boot           init has begun
 //	start          the command is about to be started
 //	exit N         the command ended, and what it wrote is on disk
 //	setup "TEXT"   something before the command failed
 type report struct {
-	boots   int
 	started bool
 	exited  bool
 	status  int
@@ -25,9 +23,6 @@ type report struct {
 func (r *report) read(line string) error {
 	kind, rest, _ := strings.Cut(line, " ")
 	switch kind {
-	case "boot":
-		r.boots++
-		return nil
 	case "start":
 		r.started = true
 		return nil
@@ -50,7 +45,6 @@ func (r *report) read(line string) error {
 	}
 }
 
-func bootLine() string               { return "boot\n" }
 func startLine() string              { return "start\n" }
 func exitLine(status int) string     { return fmt.Sprintf("exit %d\n", status) }
 func setupLine(problem error) string { return "setup " + strconv.Quote(problem.Error()) + "\n" }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Descriptors that the kernel process inherits, in the order of exec.Cmd.ExtraFiles.
@@ -158,7 +159,11 @@ func closeAll(files []*os.File) {
 
 // boot runs the kernel to its end and tells what became of the command.
 func boot(ctx context.Context, o Options, argv []string, disks []*os.File, dir string) (int, error) {
-	console := newConsole(o.Console)
+	alive, kill := context.WithCancelCause(ctx)
+	defer kill(nil)
+	console := newConsole(o.Console, func() { kill(errRebooted) })
+	watchdog := time.AfterFunc(bootLimit, func() { kill(errStuck) })
+	defer watchdog.Stop()
 	var lines report
 	// On stdout, because tests print there what their programs had on stderr.
 	watches := []*glitchWatch{serialStdout: {}, serialStderr: {}}
@@ -167,8 +172,6 @@ func boot(ctx context.Context, o Options, argv []string, disks []*os.File, dir s
 		serialStderr:  io.MultiWriter(watches[serialStderr], o.Stderr),
 		serialControl: nil,
 	}
-	alive, kill := context.WithCancelCause(ctx)
-	defer kill(nil)
 	var readers sync.WaitGroup
 	var writers []*os.File
 	for i := range serialLines {
@@ -181,7 +184,7 @@ func boot(ctx context.Context, o Options, argv []string, disks []*os.File, dir s
 		readers.Go(func() {
 			defer r.Close()
 			if i == serialControl {
-				lines.readAll(r, console, func() { kill(errRebooted) })
+				lines.readAll(r, console, func() { watchdog.Stop() })
 				return
 			}
 			_, _ = io.Copy(sinks[i], r)
@@ -265,6 +268,8 @@ func verdict(ctx context.Context, o Options, r *report, c *console, glitch strin
 	switch {
 	case errors.Is(context.Cause(ctx), errRebooted):
 		return 0, &DiedError{Reason: "was rebooted by the command", Console: c.tail()}
+	case errors.Is(context.Cause(ctx), errStuck):
+		return 0, &DiedError{Reason: fmt.Sprintf("did not get as far as the command in %v", bootLimit), Console: c.tail()}
 	case r.exited:
 		return r.status, nil
 	case r.setup != "":
@@ -283,19 +288,25 @@ func verdict(ctx context.Context, o Options, r *report, c *console, glitch strin
 	return 0, &DiedError{Reason: reason, Console: c.tail()}
 }
 
-var errRebooted = errors.New("the throwaway kernel was rebooted")
+// bootLimit is far more than a boot takes on a machine that is busy with other things.
+const bootLimit = 3 * time.Minute
 
-// readAll calls rebooted when init starts a second time: user-mode Linux starts itself
-// again, and would run the command for ever.
-func (r *report) readAll(from io.Reader, c *console, rebooted func()) {
+// Why the kernel was ended by this program, and not by its caller.
+var (
+	errRebooted = errors.New("the throwaway kernel was rebooted")
+	errStuck    = errors.New("the throwaway kernel is stuck")
+)
+
+// readAll calls started when the command is about to be.
+func (r *report) readAll(from io.Reader, c *console, started func()) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		if err := r.read(strings.TrimRight(lines.Text(), "\r")); err != nil {
 			fmt.Fprintf(c, "init's report: %v\n", err)
 		}
-		if r.boots > 1 {
-			rebooted()
+		if r.started {
+			started()
 		}
 	}
 	_, _ = io.Copy(io.Discard, from)
