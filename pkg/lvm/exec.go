@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -44,7 +45,14 @@ func (e *Exec) Run(ctx context.Context, cmd Command) (Result, error) {
 	}
 	defer func() { _ = reportRead.Close() }()
 
-	proc := exec.CommandContext(context.WithoutCancel(ctx), e.env.lvmPath, append([]string{cmd.Name}, cmd.Args...)...)
+	args := append([]string{cmd.Name}, cmd.Args...)
+	selects := slices.Contains(cmd.Args, "-S")
+	if selects {
+		// Outside of the shell, lvm 2.03.16 crashes in a command that selects its
+		// objects and logs into a report.
+		args = append(args, "--config", "log/report_command_log=0")
+	}
+	proc := exec.CommandContext(context.WithoutCancel(ctx), e.env.lvmPath, args...)
 	e.env.prepare(proc, reportWrite, output)
 	if err := errors.Join(proc.Start(), reportWrite.Close()); err != nil {
 		return Result{}, fmt.Errorf("%w: starting %s: %w", ErrUnavailable, e.env.lvmPath, err)
@@ -58,7 +66,33 @@ func (e *Exec) Run(ctx context.Context, cmd Command) (Result, error) {
 	if waitErr != nil && (!errors.As(waitErr, &exit) || !exit.Exited()) {
 		return Result{Started: true}, fmt.Errorf("%w: lvm ended during %s: %w%s", ErrUnavailable, cmd.Name, waitErr, noise)
 	}
+	if selects {
+		code := proc.ProcessState.ExitCode()
+		return Result{Started: true, ExitCode: code, Log: spoken(cmd, output, code)}, nil
+	}
 	return e.result(cmd, doc, readErr, proc.ProcessState.ExitCode(), noise)
+}
+
+// spoken makes log entries of what a command without a log wrote, a line each.
+func spoken(cmd Command, output *os.File, code int) []LogEntry {
+	text, err := io.ReadAll(io.NewSectionReader(output, 0, noiseBytes))
+	if err != nil {
+		text = nil // as if it had said nothing: then the state is asked
+	}
+	var log []LogEntry
+	for line := range strings.Lines(string(text)) {
+		entry := LogEntry{Type: "print", ObjectType: "cmd", ObjectName: cmd.Name, Message: strings.TrimSpace(line)}
+		switch {
+		case entry.Message == "":
+			continue
+		case strings.HasPrefix(entry.Message, "WARNING"):
+			entry.Type = "warn"
+		case code != 0:
+			entry.Type = "error"
+		}
+		log = append(log, entry)
+	}
+	return log
 }
 
 func (e *Exec) result(cmd Command, doc []byte, readErr error, code int, noise string) (Result, error) {

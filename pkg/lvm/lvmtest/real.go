@@ -25,6 +25,7 @@ type Real struct {
 
 	systemDir string
 	used      int
+	groups    []string // names of the volume groups made
 }
 
 // NewReal prepares the disks. Volume groups made on them are destroyed with the test.
@@ -56,6 +57,12 @@ func (r *Real) destroy(t *testing.T) {
 	// A group may be damaged, so what cannot be taken down by LVM is by device mapper.
 	_, _ = r.run(ctx, "lvm", "vgchange", "-an", "--nolocking")
 	r.unmap(ctx, t)
+	for _, name := range r.groups {
+		// Links that nobody took away are in the way of the next group of the name.
+		if err := os.RemoveAll("/dev/" + name); err != nil {
+			t.Error(err)
+		}
+	}
 	for _, disk := range r.Disks {
 		// The label is in the first sectors, the metadata in the rest of the first MiB.
 		f, err := os.OpenFile(disk, os.O_WRONLY, 0)
@@ -184,6 +191,7 @@ func (r *Real) TakeDisk(t *testing.T) string {
 // AddGroup makes a volume group on unused disks.
 func (r *Real) AddGroup(t *testing.T, name string, extentSizeBytes int64, disks int) string {
 	t.Helper()
+	r.groups = append(r.groups, name)
 	var chosen []string
 	for range disks {
 		chosen = append(chosen, r.TakeDisk(t))
