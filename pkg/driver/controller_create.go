@@ -21,7 +21,8 @@ func (s *controllerServer) CreateVolume(ctx context.Context, req *csi.CreateVolu
 	}
 	var v volume
 	err = s.operations.run(ctx, lockKey(r.ref), "creation", func(waitCtx, _ context.Context) error {
-		v, err = s.findOrCreate(waitCtx, r)
+		made, err := s.findOrCreate(waitCtx, r)
+		v = made // read only after run has said that the effect ended well
 		return err
 	})
 	if err != nil {
