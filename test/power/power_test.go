@@ -8,12 +8,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/csi-local/csi-local/test/nodeproc"
 	"github.com/csi-local/csi-local/test/vm"
 )
 
@@ -36,11 +36,9 @@ func TestMain(m *testing.M) {
 // what was interrupted is brought to an end by repeating the call.
 func TestPowerCuts(t *testing.T) {
 	folder := t.TempDir()
-	binary := filepath.Join(folder, "csi-local")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/csi-local/csi-local/cmd/csi-local")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
+	binary, err := nodeproc.Build(t.Context(), "power")
+	if err != nil {
+		t.Fatal(err)
 	}
 	shared := filepath.Join(folder, "shared")
 	if err := os.Mkdir(shared, 0o700); err != nil {
