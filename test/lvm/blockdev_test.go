@@ -2,10 +2,8 @@ package lvm
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -232,87 +230,6 @@ func TestDevice_ReadEnds_IsNotFooledByThePageCache(t *testing.T) {
 	}
 }
 
-func TestDevice_Zero_LeavesNoByte(t *testing.T) {
-	r := lvmtest.NewReal(t, disks(), lvm.Options{})
-	file := "/dev/shm/zero"
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(file, 128*mib); err != nil {
-		t.Fatal(err)
-	}
-	loop := strings.TrimSpace(r.Command(t, "losetup", "--show", "-f", file))
-	t.Cleanup(func() {
-		if _, err := r.Try("losetup", "-d", loop); err != nil {
-			t.Error(err)
-		}
-		if err := os.Remove(file); err != nil {
-			t.Error(err)
-		}
-	})
-	// On the loop device itself before something is on it, or it would be in use.
-	for _, device := range []struct{ name, below string }{
-		{"no offload", disks()[0]}, {"loop", ""}, {"device mapper on loop", loop},
-	} {
-		for _, discard := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, discard %v", device.name, discard), func(t *testing.T) {
-				path := loop
-				if device.below != "" {
-					path, _, _ = mapped(t, r, "zeroed", linear(device.below, 0, 100*sectors+8))
-				}
-				size, err := blockdev.Device{}.SizeBytes(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				fill(t, path, size)
-				if onDevice, cached := oldBytes(t, path); onDevice != size || cached != size {
-					t.Fatalf("%d and %d bytes to begin with", onDevice, cached)
-				}
-				var last int64
-				err = blockdev.Device{}.Zero(t.Context(), path, discard, func(done int64) {
-					if done < last || done > size {
-						t.Errorf("progress from %d to %d of %d", last, done, size)
-					}
-					last = done
-				})
-				if err != nil || last != size {
-					t.Errorf("Zero: %v, progress ended at %d of %d", err, last, size)
-				}
-				if onDevice, cached := oldBytes(t, path); onDevice != 0 || cached != 0 {
-					t.Errorf("%d bytes left on the device, %d in memory", onDevice, cached)
-				}
-			})
-		}
-	}
-}
-
-func TestDevice_Zero_GivesSpaceBackWhereThatMeansZeros(t *testing.T) {
-	r := lvmtest.NewReal(t, disks(), lvm.Options{})
-	file := "/dev/shm/backing"
-	if err := os.WriteFile(file, bytes.Repeat([]byte{0xA5}, 64*mib), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	loop := strings.TrimSpace(r.Command(t, "losetup", "--show", "-f", file))
-	t.Cleanup(func() {
-		if _, err := r.Try("losetup", "-d", loop); err != nil {
-			t.Error(err)
-		}
-		if err := os.Remove(file); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := (blockdev.Device{}).Zero(t.Context(), loop, true, nil); err != nil {
-		t.Fatal(err)
-	}
-	var stat unix.Stat_t
-	if err := unix.Stat(file, &stat); err != nil {
-		t.Fatal(err)
-	}
-	if stat.Blocks*512 > mib {
-		t.Errorf("%d bytes are still allocated behind the device", stat.Blocks*512)
-	}
-}
-
 func TestDevice_WritesToNothingThatIsInUse(t *testing.T) {
 	r := lvmtest.NewReal(t, disks(), lvm.Options{})
 	mountedPath, _, _ := mapped(t, r, "mounted", linear(disks()[0], 0, 64*sectors))
@@ -381,26 +298,5 @@ func TestDevice_ClearEnds_LeavesNoSignature(t *testing.T) {
 				t.Errorf("after ClearEnds: %q", left)
 			}
 		})
-	}
-}
-
-func TestDevice_Zero_StopsInTime(t *testing.T) {
-	r := lvmtest.NewReal(t, disks(), lvm.Options{})
-	path, _, _ := mapped(t, r, "stopped", linear(disks()[0], 0, 300*sectors))
-	fill(t, path, 300*mib)
-	ctx, cancel := context.WithCancel(t.Context())
-	// The first report comes after some of the work, and never after all of it.
-	err := blockdev.Device{}.Zero(ctx, path, false, func(int64) { cancel() })
-	cancel()
-	if err == nil {
-		t.Log("the device was faster than the first report")
-	} else if onDevice, _ := oldBytes(t, path); !errors.Is(err, context.Canceled) || onDevice == 0 {
-		t.Errorf("Zero = %v, %d bytes left", err, onDevice)
-	}
-	if err := (blockdev.Device{}).Zero(t.Context(), filepath.Join("/dev", "missing"), true, nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Zero of a missing device = %v", err)
-	}
-	if _, err := os.Lstat("/dev/missing"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a missing device was made: %v", err)
 	}
 }
