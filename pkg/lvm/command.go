@@ -41,7 +41,10 @@ func createCommand(req CreateRequest, extentSizeBytes int64) (Command, error) {
 			args = append(args, "-I", strconv.FormatInt(req.StripeSizeBytes, 10)+"b")
 		}
 	case SegRAID1:
-		args = append(args, "-m", strconv.Itoa(req.Stripes-1))
+		// Cling keeps each copy on one disk, and LVM keeps the policy for lvextend.
+		// By default it lets pieces of two copies share a disk when free space is
+		// uneven, and the loss of that disk then loses the volume.
+		args = append(args, "-m", strconv.Itoa(req.Stripes-1), "--alloc", "cling")
 	}
 	for _, tag := range req.Tags {
 		args = append(args, "--addtag="+tag)

@@ -31,7 +31,7 @@ func TestCommands_Golden(t *testing.T) {
 		},
 		"raid1": {
 			create(CreateRequest{SegmentType: SegRAID1, SizeBytes: 10 * mib, Stripes: 3}),
-			"lvcreate -y -an -ky -n a --type raid1 -Zn -Wn -l 3 -m 2 vg",
+			"lvcreate -y -an -ky -n a --type raid1 -Zn -Wn -l 3 -m 2 --alloc cling vg",
 		},
 		"thin": {
 			create(CreateRequest{SegmentType: SegThin, SizeBytes: 10 * mib, ThinPool: "tp"}),
