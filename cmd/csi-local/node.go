@@ -22,6 +22,9 @@ func nodeCommand(ctx context.Context, args []string, stdout io.Writer) error {
 		return fmt.Errorf("%w:\n%w", errUsage, err)
 	}
 	defer klog.Flush()
+	if opts.publish.cleanup {
+		return opts.runCleanup(ctx, versionString(), stdout)
+	}
 	n, err := newNode(opts, versionString())
 	if err != nil {
 		return err

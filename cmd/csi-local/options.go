@@ -34,6 +34,7 @@ type nodeOptions struct {
 	lvmUdev            string
 	lvmPlainExec       bool
 	metadataBackupDir  string
+	publish            publishOptions
 }
 
 // maxVolumesLimit is what Kubernetes' count fields hold (int32).
@@ -72,6 +73,7 @@ func (o *nodeOptions) addFlags(fs *flag.FlagSet) {
 		"start a process for each LVM command instead of one lvm shell for all; slower")
 	fs.StringVar(&o.metadataBackupDir, "metadata-backup-dir", "",
 		"folder for copies of the volume groups' metadata, made after changes, for vgcfgrestore(8); none if empty")
+	o.publish.addFlags(fs)
 }
 
 // validate reports everything that is wrong, at once.
@@ -115,6 +117,9 @@ func (o *nodeOptions) validate() error {
 	}
 	if _, ok := o.udev(); !ok {
 		add("lvm-udev", "%q must be auto, on or off", o.lvmUdev)
+	}
+	if err := o.publish.validate(o.lvmRefreshInterval); err != nil {
+		problems = append(problems, err)
 	}
 	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(problems...)

@@ -89,6 +89,10 @@ func TestNodeOptions_EachProblemIsNamed(t *testing.T) {
 		{[]string{"--max-volumes=0"}, []string{"--max-volumes", "unlimited"}},
 		{[]string{"--max-volumes=3000000000"}, []string{"--max-volumes"}},
 		{[]string{"--lvm-refresh-interval=10ms"}, []string{"--lvm-refresh-interval", "1s"}},
+		{[]string{"--publish-step-percent=0"}, []string{"--publish-", "StepPercent"}},
+		{[]string{"--publish-interval=1ms"}, []string{"--publish-", "Interval"}},
+		{[]string{"--publish-validity=2m"}, []string{"--publish-validity", "--lvm-refresh-interval"}},
+		{[]string{"--publish-validity=2m", "--lvm-refresh-interval=30s"}, nil},
 		{[]string{"--lvm-udev=maybe"}, []string{"--lvm-udev", "auto"}},
 		{
 			[]string{"--node-name=", "--driver-name=X", "--max-volumes=-1", "--lvm-udev=no"},
@@ -131,7 +135,10 @@ func renderOptions(t *testing.T) string {
 			fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, value, strings.NewReplacer("|", `\|`, "<", `\<`).Replace(f.Usage))
 		})
 	}
-	table("Its own", func(name string) bool { return own.Lookup(name) != nil })
+	publish := flag.NewFlagSet("", flag.ContinueOnError)
+	(&publishOptions{}).addFlags(publish)
+	table("Its own", func(name string) bool { return own.Lookup(name) != nil && publish.Lookup(name) == nil })
+	table("What it publishes (see [reporter.md](reporter.md))", func(name string) bool { return publish.Lookup(name) != nil })
 	table("Logs (klog)", func(name string) bool { return own.Lookup(name) == nil })
 	return b.String()
 }

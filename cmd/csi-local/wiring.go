@@ -14,9 +14,11 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-local/csi-local/pkg/blockdev"
+	"github.com/csi-local/csi-local/pkg/capacity/reporter"
 	"github.com/csi-local/csi-local/pkg/driver"
 	"github.com/csi-local/csi-local/pkg/lvm"
 	"github.com/csi-local/csi-local/pkg/poolconfig"
@@ -29,6 +31,12 @@ type node struct {
 	lvm     *lvm.Client
 	metrics *driver.Metrics
 	driver  *driver.Driver
+
+	// reporter is nil if nothing is published; so is what belongs to it.
+	reporter    *reporter.Reporter
+	lvmChanges  <-chan struct{}
+	stopChanges func()
+	broadcaster record.EventBroadcaster
 }
 
 // newNode reads the pools file and puts the parts together. LVM begins to be
@@ -62,8 +70,13 @@ func newNode(opts *nodeOptions, version string) (*node, error) {
 		KubeletDir: opts.kubeletDir,
 		ExtraPaths: opts.extraPathList(),
 		MaxVolumes: opts.maxVolumes,
+
+		OnCapacityFailure: n.capacityFailed,
 	})
 	if err != nil {
+		return nil, errors.Join(err, n.lvm.Close())
+	}
+	if n.reporter, err = n.newReporter(version); err != nil {
 		return nil, errors.Join(err, n.lvm.Close())
 	}
 	return n, nil
@@ -116,6 +129,7 @@ func (n *node) run(ctx context.Context) error {
 	parts := []func(context.Context) error{
 		func(ctx context.Context) error { return n.driver.Serve(ctx, listener) },
 		n.watchPools,
+		n.startReporter,
 	}
 	if n.opts.metricsAddress != "" {
 		parts = append(parts, n.serveMetrics)

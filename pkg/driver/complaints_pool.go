@@ -3,7 +3,7 @@ package driver
 // Complaints about pools and the places where volumes can be.
 var (
 	poolUnknown = complaint{
-		kind:   errExhausted,
+		kind:   errElsewhere,
 		format: "pool %q is not configured on node %q; %s",
 		when:   "a class names a pool that this node's pools file does not have; another node may have it, so the claim moves on",
 	}
@@ -38,7 +38,7 @@ var (
 		when:   "CreateVolume with empty accessibility requirements",
 	}
 	topologyElsewhere = complaint{
-		kind:   errExhausted,
+		kind:   errElsewhere,
 		format: "none of the requisite topologies is this node, %q; volumes made here are accessible from %s=%s only",
 		when:   "CreateVolume for another node than the one that was asked",
 	}

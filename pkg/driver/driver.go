@@ -35,6 +35,9 @@ type Options struct {
 	// MaxVolumes is the number of volumes that the node can use in total, at
 	// least 1 (0 would mean unlimited to Kubernetes).
 	MaxVolumes int64
+	// OnCapacityFailure, if not nil, is called when a call failed for want of
+	// space, from any goroutine. It must not block.
+	OnCapacityFailure func()
 }
 
 // Driver answers the CSI calls of one node. Its methods may be called at any
@@ -52,6 +55,8 @@ type Driver struct {
 	kubeletDir string
 	extraPaths []string
 	maxVolumes int64
+
+	onCapacityFailure func()
 
 	operations    *operations
 	admissions    *admissions
@@ -80,6 +85,9 @@ func New(opts Options) (*Driver, error) {
 		kubeletDir: opts.KubeletDir,
 		extraPaths: opts.ExtraPaths,
 		maxVolumes: opts.MaxVolumes,
+
+		onCapacityFailure: opts.OnCapacityFailure,
+
 		operations: newOperations(),
 		admissions: newAdmissions(),
 	}

@@ -67,6 +67,7 @@ func codeTable() []codeRow {
 		{kind: errInvalid, code: codes.InvalidArgument},
 		{kind: errNotFound, code: codes.NotFound},
 		{kind: errConflict, code: codes.AlreadyExists},
+		{kind: errElsewhere, code: codes.ResourceExhausted, expand: codes.OutOfRange},
 		{kind: errExhausted, code: codes.ResourceExhausted, expand: codes.OutOfRange},
 		{kind: errPoolUnusable, code: codes.Unavailable, create: codes.ResourceExhausted},
 		{kind: errOutOfRange, code: codes.OutOfRange},

@@ -85,7 +85,7 @@ func text(t *testing.T, e ast.Expr) string {
 func kindCodes(t *testing.T) map[string]codeRow {
 	t.Helper()
 	values := map[string]error{
-		"errInvalid": errInvalid, "errNotFound": errNotFound, "errConflict": errConflict, "errExhausted": errExhausted,
+		"errInvalid": errInvalid, "errNotFound": errNotFound, "errConflict": errConflict, "errExhausted": errExhausted, "errElsewhere": errElsewhere,
 		"errPoolUnusable": errPoolUnusable, "errOutOfRange": errOutOfRange, "errPrecondition": errPrecondition,
 		"errBadToken": errBadToken, "errNotReady": errNotReady, "errProtected": errProtected, "errTags": errTags,
 		"errBusy": errBusy, "errStopping": errStopping,

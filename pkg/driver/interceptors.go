@@ -25,9 +25,12 @@ func (d *Driver) interceptor(base klog.Logger) grpc.UnaryServerInterceptor {
 		ctx = klog.NewContext(ctx, logger)
 		done := d.metrics.beginCall(method)
 		start := time.Now()
-		resp, err := d.handle(ctx, req, handler)
-		err = toStatus(method, err)
+		resp, failure := d.handle(ctx, req, handler)
+		err := toStatus(method, failure)
 		done(status.Code(err))
+		if err != nil {
+			d.noteFailure(method, failure, status.Code(err))
+		}
 		logCall(logger, method, req, err, time.Since(start))
 		return resp, err
 	}

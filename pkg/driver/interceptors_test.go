@@ -23,6 +23,17 @@ func intercept(t *testing.T, verbosity int, method string, req any, handler grpc
 	w := newWorld(t, worldOptions{})
 	client := w.client(t)
 	d := w.driver(t, client)
+	return interceptWith(t, d, verbosity, method, req, handler)
+}
+
+// interceptOn passes one call through the interceptor of a driver that the test looks at afterwards.
+func interceptOn(t *testing.T, d *Driver, method string, handler grpc.UnaryHandler) (string, error) {
+	t.Helper()
+	return interceptWith(t, d, 0, method, &csi.CreateVolumeRequest{Name: "v"}, handler)
+}
+
+func interceptWith(t *testing.T, d *Driver, verbosity int, method string, req any, handler grpc.UnaryHandler) (string, error) {
+	t.Helper()
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(verbosity), ktesting.BufferLogs(true)))
 	_, err := d.interceptor(logger)(t.Context(), req, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/" + method}, handler)
 	return logger.GetSink().(ktesting.Underlier).GetBuffer().String(), err

@@ -25,6 +25,7 @@ type Metrics struct {
 	lvmWait     prometheus.Histogram
 	lvmStarts   prometheus.Counter
 	wipes       prometheus.Histogram
+	failures    *prometheus.CounterVec
 }
 
 // NewMetrics makes the metrics, with those of the Go runtime and the process.
@@ -57,8 +58,12 @@ func NewMetrics() *Metrics {
 			Name: metricPrefix + "wipe_seconds",
 			Help: "Time that it took to make the bytes of a deleted volume read as zero.", Buckets: durations,
 		}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: metricPrefix + "operation_failures_total",
+			Help: "CSI calls that failed, by method, gRPC code and class (capacity, permission, topology, transient, other).",
+		}, []string{"method", "code", "class"}),
 	}
-	m.registry.MustRegister(m.calls, m.running, m.lvmCommands, m.lvmWait, m.lvmStarts, m.wipes,
+	m.registry.MustRegister(m.calls, m.running, m.lvmCommands, m.lvmWait, m.lvmStarts, m.wipes, m.failures,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -67,6 +72,9 @@ func NewMetrics() *Metrics {
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }
+
+// Registerer takes the metrics of other parts of the process.
+func (m *Metrics) Registerer() prometheus.Registerer { return m.registry }
 
 // ObserveLVM counts one LVM command; it is made for lvm.Options.Observe.
 func (m *Metrics) ObserveLVM(stats lvm.CommandStats) {

@@ -1,0 +1,80 @@
+package reporter
+
+import (
+	"maps"
+	"time"
+
+	"github.com/csi-local/csi-local/pkg/capacity"
+)
+
+// identity says who writes.
+type identity struct {
+	driverName, version, bootID string
+}
+
+// pauseAnnotation is the key by which an operator pins what a node publishes:
+// any value but "" and "false" does.
+func pauseAnnotation(driverName string) string { return driverName + "/capacity-pause" }
+
+// nodeView is what stands on the Node now.
+type nodeView struct {
+	text      string           // the pools' annotation
+	there     bool             // it exists
+	published map[string]int64 // its readable figures
+	report    capacity.Report
+	reportOK  bool
+	paused    bool
+}
+
+func (id identity) view(node Object) nodeView {
+	v := nodeView{}
+	v.text, v.there = node.Annotations[capacity.PoolsAnnotation(id.driverName)]
+	// What cannot be read counts for nobody, so it is as good as not published.
+	v.published, _, _ = capacity.DecodePools(v.text)
+	report, err := capacity.DecodeReport(node.Annotations[capacity.ReportAnnotation(id.driverName)])
+	v.report, v.reportOK = report, err == nil
+	pause := node.Annotations[pauseAnnotation(id.driverName)]
+	v.paused = pause != "" && pause != "false"
+	return v
+}
+
+// nodeChange compares the plan with what stands there. It returns nil if
+// nothing is to be written. wall is the node's clock, for people to read.
+func (id identity) nodeChange(v nodeView, p plan, extentSizes map[string]int64, takeover bool, wall time.Time) (*Change, error) {
+	text, err := capacity.EncodePools(p.pools)
+	if err != nil {
+		return nil, err
+	}
+	same := v.there && text == v.text
+	if len(p.pools) == 0 && !v.there {
+		same = true // nothing is known yet, and nothing is claimed
+	}
+	reportStands := v.reportOK && maps.Equal(v.report.ExtentSizes, extentSizes) && !takeover
+	if same && (reportStands || !v.there) {
+		return nil, nil //nolint:nilnil // no change is no error
+	}
+	report := capacity.Report{
+		Format: capacity.ReportFormat, Writer: id.version, BootID: id.bootID, Generation: 1,
+		Changed: wall.UTC().Truncate(time.Second), ExtentSizes: extentSizes,
+	}
+	if v.reportOK {
+		report.Generation = v.report.Generation + 1
+		if same {
+			report.Changed = v.report.Changed
+		}
+	}
+	if report.Generation < 1 { // of a newer format, or counted to the end
+		report.Generation = 1
+	}
+	if same && report.Changed.IsZero() {
+		report.Changed = wall.UTC().Truncate(time.Second)
+	}
+	reportText, err := capacity.EncodeReport(report)
+	if err != nil {
+		return nil, err
+	}
+	return &Change{Set: map[string]string{
+		capacity.PoolsAnnotation(id.driverName):  text,
+		capacity.ReportAnnotation(id.driverName): reportText,
+	}}, nil
+}

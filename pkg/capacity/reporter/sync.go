@@ -1,0 +1,189 @@
+package reporter
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-local/csi-local/pkg/capacity"
+)
+
+// syncNode does one comparison for the Node.
+func (r *Reporter) syncNode(ctx context.Context) (again time.Duration) {
+	if wait, ok := r.node.load(ctx); !ok {
+		return wait
+	}
+	resync := r.opts.Settings.Resync
+	if !r.node.known.Found {
+		r.guard = guard{}
+		return resync
+	}
+	view := r.id.view(r.node.known)
+	readings := r.opts.Source.PoolReadings(ctx)
+	now := r.now()
+	r.books.observe(now, readings)
+	r.warn(now, readings)
+	defer func() { r.opts.Metrics.pools(r.now(), r.id.view(r.node.known).published, r.books) }()
+
+	if pinned := r.pinned(now, view); pinned {
+		r.guard.look(r.node.known.UID, view)
+		r.guard.attempted = view.mark()
+		r.node.pacer.idle()
+		return resync
+	}
+	if r.guard.look(r.node.known.UID, view) {
+		r.foreign(ctx, now)
+	}
+	plan := r.books.next(now, view.published, r.guard.held(now))
+	newer := view.reportOK && newerThan(view.report, r.id.version)
+	change, err := r.id.nodeChange(view, plan, r.extentSizes(readings, view), newer, r.wall())
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "What the pools hold cannot be published")
+		return resync
+	}
+	if change == nil {
+		r.node.pacer.idle()
+		if plan.again > now {
+			return min(resync, plan.again-now)
+		}
+		return resync
+	}
+	if wait := r.node.pacer.wait(now, plan.lowers); wait > 0 {
+		return wait
+	}
+	r.guard.attempted = change.Set[capacity.PoolsAnnotation(r.id.driverName)]
+	return r.write(ctx, r.node, *change)
+}
+
+// write returns when to look again: at once after a success, since the next
+// change may be due, and else when requests are allowed again.
+func (r *Reporter) write(ctx context.Context, s *slot, change Change) time.Duration {
+	err := s.write(ctx, change)
+	now := r.now()
+	r.notices.set(now, s.kind.String(), apierrors.IsForbidden(err), Notice{
+		Reason: "PublishForbidden", Warning: true,
+		Message: fmt.Sprintf("The API server forbids this node's %s to be changed; see the roles and policies in deploy/", s.kind),
+	})
+	r.notices.set(now, s.kind.String(), s.kind == KindCSINode && apierrors.IsInvalid(err), Notice{
+		Reason: "CountNotMutable", Warning: true,
+		Message: "The API server does not let the CSINode's volume count be changed (mutable since Kubernetes 1.35); " +
+			"it stays what it was when the driver registered",
+	})
+	if err != nil {
+		return s.pacer.blocked(now)
+	}
+	klog.FromContext(ctx).V(2).Info("Published", "object", s.kind.String(), "change", change)
+	return 0
+}
+
+// pinned tells whether nothing may be written to the Node now, and says so.
+func (r *Reporter) pinned(now time.Duration, view nodeView) bool {
+	s := r.opts.Settings
+	paused := s.Paused || view.paused
+	closed := !s.ForceTakeover && view.reportOK && newerThan(view.report, r.id.version)
+	r.opts.Metrics.paused.Set(boolean(paused))
+	r.opts.Metrics.gate.Set(boolean(closed))
+	r.notices.set(now, "", paused, Notice{
+		Reason: "CapacityPaused", Message: "What this node publishes of its pools is pinned, by the annotation " +
+			pauseAnnotation(r.id.driverName) + " or by --publish-paused",
+	})
+	r.notices.set(now, "", closed, Notice{
+		Reason: "CapacityVersionGate", Warning: true,
+		Message: fmt.Sprintf("Version %s wrote the capacity of this node's pools, and version %s runs here: nothing is published until "+
+			"a version as new runs, or with --force-takeover", view.report.Writer, r.id.version),
+	})
+	if paused || closed {
+		r.lastNote = true
+		return true
+	}
+	if r.lastNote {
+		// Whatever was published meanwhile was not ours, or is old.
+		r.books.recover()
+		r.lastNote = false
+	}
+	return false
+}
+
+func (r *Reporter) foreign(ctx context.Context, now time.Duration) {
+	r.guard.hold(now, r.opts.Settings)
+	r.books.recover()
+	r.opts.Metrics.foreign.Inc()
+	klog.FromContext(ctx).Info("Somebody else changed the pools' annotation; nothing is raised for a while",
+		"annotation", capacity.PoolsAnnotation(r.id.driverName), "holdDown", r.opts.Settings.HoldDown)
+	notice := Notice{
+		Reason: "ForeignCapacityWriter", Warning: true,
+		Message: "Somebody else changed the annotation " + capacity.PoolsAnnotation(r.id.driverName) + "; figures are lowered as needed and not raised for a while",
+	}
+	r.notices.set(now, "", true, notice)
+	r.notices.set(now, "", false, notice)
+}
+
+// warn tells of pools that cannot be read or take nothing more.
+func (r *Reporter) warn(now time.Duration, readings []capacity.PoolReading) {
+	for _, reading := range readings {
+		reason := ""
+		if reading.Err != nil {
+			reason = ": " + reading.Err.Error()
+		}
+		r.notices.set(now, reading.Pool, reading.Err != nil, Notice{
+			Reason: "PoolUnreadable", Warning: true,
+			Message: fmt.Sprintf("Pool %s cannot be read%s. Its last figure counts for a while, then it is published as 0", reading.Pool, reason),
+		})
+		r.notices.set(now, reading.Pool, reading.Err == nil && reading.AtWatermark, Notice{
+			Reason: "PoolAtWatermark", Warning: true,
+			Message: fmt.Sprintf("Thin pool %s is so full that it takes no new volumes; extend it or delete volumes", reading.Pool),
+		})
+	}
+}
+
+// extentSizes are those of the readings, and what is published already of
+// pools that are configured and cannot be read now.
+func (r *Reporter) extentSizes(readings []capacity.PoolReading, view nodeView) map[string]int64 {
+	sizes := map[string]int64{}
+	for _, reading := range readings {
+		if size := view.report.ExtentSizes[reading.Pool]; size > 0 {
+			sizes[reading.Pool] = size
+		}
+		if reading.Err == nil && reading.ExtentSizeBytes > 0 {
+			sizes[reading.Pool] = reading.ExtentSizeBytes
+		}
+	}
+	return sizes
+}
+
+// syncCSINode does one comparison for the CSINode. The driver's entry belongs to
+// kubelet: while it is not there, nothing is done.
+func (r *Reporter) syncCSINode(ctx context.Context) (again time.Duration) {
+	resync := r.opts.Settings.Resync
+	if r.opts.Settings.Paused {
+		return resync
+	}
+	if wait, ok := r.csiNode.load(ctx); !ok {
+		return wait
+	}
+	known := r.csiNode.known
+	if !known.Found || !known.Registered {
+		r.opts.Metrics.count.Set(-1)
+		r.csiNode.pacer.idle()
+		return resync
+	}
+	r.opts.Metrics.count.Set(float64(known.Count))
+	count, err := r.opts.Source.MaxVolumesPerNode()
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "The number of volumes is not known")
+		return resync
+	}
+	count = min(max(count, 1), math.MaxInt32) // 0 would mean no limit
+	if count == known.Count {
+		r.csiNode.pacer.idle()
+		return resync
+	}
+	if wait := r.csiNode.pacer.wait(r.now(), count < known.Count || known.Count < 0); wait > 0 {
+		return wait
+	}
+	return r.write(ctx, r.csiNode, Change{Count: count})
+}
