@@ -30,6 +30,7 @@ func patterns() []pattern {
 		{"insufficient free space", ErrNoSpace},
 		{"Insufficient suitable allocatable extents", ErrNoSpace},
 		{"Insufficient free space", ErrNoSpace},
+		{"exceeds maximum metadata size", ErrNoSpace},
 		{"must not exceed number of physical volumes", ErrNoSpace},
 		{"Free space in pool", ErrThinPoolFull},
 		{"Cannot create new thin volume, free space in thin pool", ErrThinPoolFull},

@@ -11,7 +11,8 @@ import (
 // errors.Is; the text and the facts are in [*Error].
 var (
 	// ErrNoSpace: the volume group (or the layout's constraint on distinct
-	// physical volumes) has not enough free extents. Nothing was changed.
+	// physical volumes) has not enough free extents, or its metadata area has no
+	// room for one more volume. Nothing was changed.
 	ErrNoSpace = errors.New("not enough free space")
 	// ErrThinPoolFull: the thin pool's data or metadata is full, or so full
 	// that LVM refuses new volumes.
