@@ -56,9 +56,10 @@ func (c Client) only(o metav1.ListOptions) metav1.ListOptions {
 
 // watchOne runs until ctx ends; the informer lists again, with a back-off of its own,
 // whenever the watch breaks.
-func (c Client) watchOne(ctx context.Context, example runtime.Object, lw cache.ListerWatcher, seen func(any), gone func()) {
+func (c Client) watchOne(ctx context.Context, example runtime.Object, lw *cache.ListWatch, seen func(any), gone func()) {
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: lw,
+		// Tells the informer whether this client can stream lists.
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(lw, c.Kubernetes),
 		ObjectType:    example,
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    seen,
