@@ -27,15 +27,24 @@ type fakeSource struct {
 	full      map[string]bool
 	volumes   int64
 	refreshes int
+	hangs     bool // LVM has never answered
 }
 
-func (s *fakeSource) PoolReadings(context.Context) []capacity.PoolReading {
+func (s *fakeSource) PoolReadings(ctx context.Context) []capacity.PoolReading {
+	s.mu.Lock()
+	hangs := s.hangs
+	s.mu.Unlock()
+	var err error
+	if hangs {
+		<-ctx.Done()
+		err = ctx.Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []capacity.PoolReading
 	for _, pool := range slices.Sorted(maps.Keys(s.pools)) {
 		out = append(out, capacity.PoolReading{
-			Pool: pool, AllocatableBytes: s.pools[pool], ExtentSizeBytes: 4 << 20, Err: s.errs[pool], AtWatermark: s.full[pool],
+			Pool: pool, AllocatableBytes: s.pools[pool], ExtentSizeBytes: 4 << 20, Err: errors.Join(err, s.errs[pool]), AtWatermark: s.full[pool],
 		})
 	}
 	return out

@@ -42,24 +42,20 @@ func olderThan(a, b string) bool {
 	return errX == nil && errY == nil && x < y
 }
 
-// load makes sure that the object is known. It returns how long to wait before
-// the next try, and false, if it is not.
-func (s *slot) load(ctx context.Context) (time.Duration, bool) {
+// load reads the object if it is not known.
+func (s *slot) load(ctx context.Context) error {
 	if s.loaded {
-		return 0, true
-	}
-	if wait := s.pacer.blocked(s.now()); wait > 0 {
-		return wait, false
+		return nil
 	}
 	callCtx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	object, err := s.api.Get(callCtx, s.kind)
 	if err != nil {
 		s.fail(ctx, "read", err)
-		return s.pacer.blocked(s.now()), false
+		return err
 	}
 	s.known, s.loaded = object, true
-	return 0, true
+	return nil
 }
 
 // write tries a change once. After a failure of any kind the object is read

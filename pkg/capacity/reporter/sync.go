@@ -14,7 +14,7 @@ import (
 
 // syncNode does one comparison for the Node.
 func (r *Reporter) syncNode(ctx context.Context) (again time.Duration) {
-	if wait, ok := r.node.load(ctx); !ok {
+	if wait, ok := r.load(ctx, r.node); !ok {
 		return wait
 	}
 	resync := r.opts.Settings.Resync
@@ -23,7 +23,7 @@ func (r *Reporter) syncNode(ctx context.Context) (again time.Duration) {
 		return resync
 	}
 	view := r.id.view(r.node.known)
-	readings := r.opts.Source.PoolReadings(ctx)
+	readings := r.read(ctx)
 	now := r.now()
 	r.books.observe(now, readings)
 	r.warn(now, readings)
@@ -59,25 +59,52 @@ func (r *Reporter) syncNode(ctx context.Context) (again time.Duration) {
 	return r.write(ctx, r.node, *change)
 }
 
+// firstAnswer is how long a look waits for LVM's very first answer: a figure
+// that was inherited must expire while LVM hangs.
+const firstAnswer = time.Second
+
+func (r *Reporter) read(ctx context.Context) []capacity.PoolReading {
+	ctx, cancel := context.WithTimeout(ctx, firstAnswer)
+	defer cancel()
+	return r.opts.Source.PoolReadings(ctx)
+}
+
 // write returns when to look again: at once after a success, since the next
 // change may be due, and else when requests are allowed again.
 func (r *Reporter) write(ctx context.Context, s *slot, change Change) time.Duration {
 	err := s.write(ctx, change)
+	r.tellRefusals(s, err)
+	if err != nil {
+		return s.pacer.blocked(r.now())
+	}
+	klog.FromContext(ctx).V(2).Info("Published", "object", s.kind.String(), "change", change)
+	return 0
+}
+
+// tellRefusals tells of requests that the API server will not grant by itself.
+func (r *Reporter) tellRefusals(s *slot, err error) {
 	now := r.now()
 	r.notices.set(now, s.kind.String(), apierrors.IsForbidden(err), Notice{
 		Reason: "PublishForbidden", Warning: true,
-		Message: fmt.Sprintf("The API server forbids this node's %s to be changed; see the roles and policies in deploy/", s.kind),
+		Message: fmt.Sprintf("The API server forbids this node's %s to be read or changed; see the roles and policies in deploy/", s.kind),
 	})
 	r.notices.set(now, s.kind.String(), s.kind == KindCSINode && apierrors.IsInvalid(err), Notice{
 		Reason: "CountNotMutable", Warning: true,
 		Message: "The API server does not let the CSINode's volume count be changed (mutable since Kubernetes 1.35); " +
 			"it stays what it was when the driver registered",
 	})
-	if err != nil {
-		return s.pacer.blocked(now)
+}
+
+// load makes sure that the object is known, or says how long to wait.
+func (r *Reporter) load(ctx context.Context, s *slot) (again time.Duration, ok bool) {
+	if wait := s.pacer.blocked(r.now()); !s.loaded && wait > 0 {
+		return wait, false
 	}
-	klog.FromContext(ctx).V(2).Info("Published", "object", s.kind.String(), "change", change)
-	return 0
+	if err := s.load(ctx); err != nil {
+		r.tellRefusals(s, err)
+		return s.pacer.blocked(r.now()), false
+	}
+	return 0, true
 }
 
 // pinned tells whether nothing may be written to the Node now, and says so.
@@ -162,7 +189,7 @@ func (r *Reporter) syncCSINode(ctx context.Context) (again time.Duration) {
 	if r.opts.Settings.Paused {
 		return resync
 	}
-	if wait, ok := r.csiNode.load(ctx); !ok {
+	if wait, ok := r.load(ctx, r.csiNode); !ok {
 		return wait
 	}
 	known := r.csiNode.known
