@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -81,5 +85,69 @@ func TestRun_CleanupWithoutAPIServer(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"node", "--cleanup", "--node-name=n1"}, &stdout, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "--kubeconfig") {
 		t.Errorf("exit %d\n%s", code, &stderr)
+	}
+}
+
+// nodeWith makes a node on a machine without LVM.
+func nodeWith(t *testing.T, args ...string) *node {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "csi") // short, for the socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	pools := filepath.Join(dir, "pools.yaml")
+	if err := os.WriteFile(pools, []byte(onePool), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opts, err := parse(t, append(args, "--pools-file="+pools, "--kubelet-dir="+dir, "--endpoint=unix://"+dir+"/s", "--lvm-run-dir="+dir+"/lvm",
+		"--lvm-lock-dir="+dir+"/lock", "--lvm-path="+dir+"/no-lvm", "--lvm-udev=off")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := newNode(opts, "v0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+func TestNode_PublishesOnlyToAnAPIServerThatItKnows(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	kubeconfig := "--kubeconfig=" + kubeconfigFor(t, "http://127.0.0.1:1")
+	for _, tt := range []struct {
+		args []string
+		want bool
+	}{{nil, false}, {[]string{kubeconfig}, true}, {[]string{kubeconfig, "--publish=false"}, false}} {
+		n := nodeWith(t, tt.args...)
+		if got := n.reporter != nil; got != tt.want {
+			t.Errorf("%v: reporter %v, want %v", tt.args, got, tt.want)
+		}
+		n.capacityFailed() // must not need a reporter
+	}
+}
+
+// An API server that cannot be reached keeps the node neither from serving nor from stopping.
+func TestNode_LifeWithoutAPIServer(t *testing.T) {
+	n := nodeWith(t, "--kubeconfig="+kubeconfigFor(t, "http://127.0.0.1:1"), "--register=false")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.run(ctx) }()
+	conn, err := grpc.NewClient(strings.Replace(n.opts.socketEndpoint(), "unix://", "unix:", 1), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := csi.NewIdentityClient(conn).GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("run: %v", err)
 	}
 }
