@@ -105,6 +105,7 @@ func TestClient_DiskAddedByAnAdministratorIsNoticed(t *testing.T) {
 
 func TestClient_DiskThatIsReallyMissing(t *testing.T) {
 	b := newBed(t, nil)
+	b.state(t)
 	b.on("fullreport", reply{Report: recorded(t, "missing")})
 	b.on("lvcreate", refusal("Cannot change VG vgA while PVs are missing."))
 	b.on("lvremove", reply{}) // the guard: nothing selected, no word, success
@@ -267,5 +268,99 @@ func TestNewClient_Refuses(t *testing.T) {
 				t.Errorf("got %v, want ErrInvalid", err)
 			}
 		})
+	}
+}
+
+func TestClient_Deactivate(t *testing.T) {
+	b := newBed(t, nil)
+	b.state(t)
+	str := Ref{"vgA", "str"}
+	if err := b.client.Deactivate(t.Context(), str); err != nil {
+		t.Fatal(err)
+	}
+	if lv, _ := b.state(t).LogicalVolume(str); lv.Active || lv.Major != -1 || lv.Minor != -1 {
+		t.Errorf("still active: %+v", lv)
+	}
+}
+
+// What somebody else made since the last report is found without a command that must fail.
+func TestClient_LooksAgainBeforeItSaysNotFound(t *testing.T) {
+	b := newBed(t, nil)
+	b.state(t)
+	b.on("fullreport", reply{Report: recorded(t, "empty")})
+	if _, err := b.client.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.commands()
+	if err := b.client.Deactivate(t.Context(), Ref{"vgA", "lin"}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff([]string{"fullreport"}, b.commands()); diff != "" {
+		t.Errorf("commands (-want +got):\n%s", diff)
+	}
+	b.on("fullreport", reply{Report: recorded(t, "mixed")})
+	if err := b.client.Deactivate(t.Context(), Ref{"vgA", "lin"}); err != nil {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A volume that was replaced by another one of its name is not the one that was meant.
+func TestClient_NeverRemovesANamesake(t *testing.T) {
+	b := newBed(t, nil)
+	lin, _ := b.state(t).LogicalVolume(Ref{"vgA", "lin"})
+	b.on("lvremove", reply{}) // LVM: no volume of that name and UUID
+	namesake := strings.ReplaceAll(string(recorded(t, "mixed")), lin.UUID, strings.Repeat("x", len(lin.UUID)))
+	b.on("fullreport", reply{Report: json.RawMessage(namesake)})
+	if err := b.client.Remove(t.Context(), lin.Ref()); !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v, want ErrNotFound", err)
+	}
+	if got := strings.Count(strings.Join(b.asked(), "\n"), "lvremove"); got != 1 {
+		t.Errorf("%d lvremove commands: %q", got, b.asked())
+	}
+}
+
+func TestThinPoolRequest_Validate(t *testing.T) {
+	tests := map[string]struct {
+		req ThinPoolRequest
+		ok  bool
+	}{
+		"default chunks": {ThinPoolRequest{SizeBytes: 1}, true},
+		"large chunks":   {ThinPoolRequest{SizeBytes: 1, ChunkSizeBytes: 1 << 30}, true},
+		"too large":      {ThinPoolRequest{SizeBytes: 1, ChunkSizeBytes: 1<<30 + 64<<10}, false},
+		"odd chunks":     {ThinPoolRequest{SizeBytes: 1, ChunkSizeBytes: 65 << 10}, false},
+		"no size":        {ThinPoolRequest{}, false},
+		"bad tag":        {ThinPoolRequest{SizeBytes: 1, Tags: []string{""}}, false},
+	}
+	for name, test := range tests {
+		test.req.Ref = Ref{"vg", "tp"}
+		if err := test.req.Validate(); test.ok != (err == nil) || err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: got %v, want ok %v", name, err, test.ok)
+		}
+	}
+}
+
+func TestClient_LVMDiesAfterARemoval(t *testing.T) {
+	b := newBed(t, nil)
+	b.state(t)
+	b.on("lvremove", reply{Die: true})
+	b.on("fullreport", reply{Report: recorded(t, "empty")})
+	if err := b.client.Remove(t.Context(), Ref{"vgA", "lin"}); err != nil {
+		t.Errorf("it is gone, but: %v", err)
+	}
+	b.on("fullreport", reply{Report: recorded(t, "mixed")})
+	if err := b.client.Remove(t.Context(), Ref{"vgA", "lin"}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("it is there, but: %v", err)
+	}
+}
+
+// The disks of vgA hold another group of that name now; discovery has not noticed.
+func TestClient_GroupOfAnotherUUIDIsAnotherGroup(t *testing.T) {
+	b := newBed(t, nil)
+	b.state(t)
+	other := strings.ReplaceAll(string(recorded(t, "mixed")), uuidA, strings.Repeat("x", len(uuidA)))
+	b.on("fullreport", reply{Report: json.RawMessage(other)})
+	state, err := b.client.Refresh(t.Context())
+	if err != nil || len(state.VolumeGroups) != 0 || !errors.Is(state.Problems["vgA"], ErrVolumeGroupMissing) {
+		t.Errorf("got %+v, %v", state, err)
 	}
 }

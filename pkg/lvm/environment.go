@@ -54,16 +54,19 @@ func (e environment) openOutput(name string) (*os.File, error) {
 	return f, nil
 }
 
-// strayOutput is the beginning of what lvm wrote outside of its reports, in a
-// form to append to an error; empty if there was nothing.
+// strayOutput is the beginning of what lvm wrote outside of its reports.
 func strayOutput(f *os.File) string {
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, noiseBytes))
 	if err != nil {
+		return "" // only the words for an error are lost
+	}
+	return strings.Join(strings.Fields(string(text)), " ")
+}
+
+// quoted is stray output in a form to append to an error.
+func quoted(noise string) string {
+	if noise == "" {
 		return ""
 	}
-	words := strings.Join(strings.Fields(string(text)), " ")
-	if words == "" {
-		return ""
-	}
-	return "; lvm wrote: " + words
+	return "; lvm wrote: " + noise
 }

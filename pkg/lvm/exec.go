@@ -64,7 +64,7 @@ func (e *Exec) Run(ctx context.Context, cmd Command) (Result, error) {
 	noise := strayOutput(output)
 	var exit *exec.ExitError
 	if waitErr != nil && (!errors.As(waitErr, &exit) || !exit.Exited()) {
-		return Result{Started: true}, fmt.Errorf("%w: lvm ended during %s: %w%s", ErrUnavailable, cmd.Name, waitErr, noise)
+		return Result{Started: true}, fmt.Errorf("%w: lvm ended during %s: %w%s", ErrUnavailable, cmd.Name, waitErr, quoted(noise))
 	}
 	if selects {
 		code := proc.ProcessState.ExitCode()
@@ -105,11 +105,11 @@ func (e *Exec) result(cmd Command, doc []byte, readErr error, code int, noise st
 		readErr = json.Unmarshal(doc, &a)
 	}
 	if readErr != nil {
-		return r, fmt.Errorf("%w: %s: %w%s", ErrReport, cmd.Name, readErr, noise)
+		return r, fmt.Errorf("%w: %s: %w%s", ErrReport, cmd.Name, readErr, quoted(noise))
 	}
 	r.Report, r.Log = a.Report, a.Log
 	if code != 0 && len(r.Failures()) == 0 && noise != "" {
-		r.Log = append(r.Log, LogEntry{Type: "error", ObjectType: "cmd", ObjectName: cmd.Name, Message: strings.TrimSpace(noise)})
+		r.Log = append(r.Log, LogEntry{Type: "error", ObjectType: "cmd", ObjectName: cmd.Name, Message: noise})
 	}
 	return r, nil
 }

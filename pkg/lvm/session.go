@@ -105,9 +105,9 @@ func (s *Session) await(cmd Command) (Result, error) {
 		// In step no more: let it finish what it does, without a kill, and begin anew.
 		noise := s.stop()
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded) {
-			return Result{}, fmt.Errorf("%w: lvm ended during %s: %w%s", ErrUnavailable, cmd.Name, errOr(sh.exitErr, err), noise)
+			return Result{}, fmt.Errorf("%w: lvm ended during %s: %w%s", ErrUnavailable, cmd.Name, errOr(sh.exitErr, err), quoted(noise))
 		}
-		return Result{}, fmt.Errorf("%w: %s: %w%s", ErrReport, cmd.Name, err, noise)
+		return Result{}, fmt.Errorf("%w: %s: %w%s", ErrReport, cmd.Name, err, quoted(noise))
 	}
 	sh.discardOutput()
 	return resultOf(cmd, a)
@@ -156,7 +156,7 @@ func (s *Session) stop() (noise string) {
 	// Whatever it still has to say must not block it.
 	_, _ = io.Copy(io.Discard, sh.report)
 	<-sh.exited
-	noise = sh.lastWords()
+	noise = strayOutput(sh.output)
 	_ = sh.report.Close()
 	_ = sh.output.Close()
 	return noise
@@ -204,9 +204,6 @@ func (sh *shell) discardOutput() {
 		_ = sh.output.Truncate(0)
 	}
 }
-
-// lastWords is the beginning of lvm's stray output, ready to be appended to an error.
-func (sh *shell) lastWords() string { return strayOutput(sh.output) }
 
 // budgetReader fails when more than left bytes are read.
 type budgetReader struct {

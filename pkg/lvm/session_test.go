@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -88,7 +90,7 @@ func TestExec_FailureWithoutReportQuotesStderr(t *testing.T) {
 	d := newFakeDir(t)
 	d.on("lvs", reply{Raw: " ", ExitCode: 5, Stderr: "Failed to load config file\n"})
 	got, err := newExec(d.environment(), 1<<20).Run(t.Context(), Command{Name: "lvs"})
-	if err != nil || got.ExitCode != 5 || len(got.Failures()) != 1 || !strings.Contains(got.Failures()[0], "Failed to load") {
+	if err != nil || got.ExitCode != 5 || len(got.Failures()) != 1 || got.Failures()[0] != "Failed to load config file" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -179,5 +181,28 @@ func TestRunner_NoSuchProgram(t *testing.T) {
 		if _, err := runner.Run(t.Context(), Command{Name: "lvs"}); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s: got %v, want ErrUnavailable", kind, err)
 		}
+	}
+}
+
+// brokenPipe fails as writing to a process does that has just ended.
+type brokenPipe struct{ io.WriteCloser }
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+func TestSession_CommandThatWasNeverReadIsSentAgain(t *testing.T) {
+	d := newFakeDir(t)
+	s := newSession(d.environment(), 1<<20, 1000)
+	if _, err := s.Run(t.Context(), Command{Name: "vgs"}); err != nil {
+		t.Fatal(err)
+	}
+	s.shell.stdin = brokenPipe{s.shell.stdin}
+	if r, err := s.Run(t.Context(), Command{Name: "lvcreate"}); err != nil || !r.Started {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"(start)", "vgs", "(start)", "lvcreate"}, d.asked()); diff != "" {
+		t.Errorf("commands (-want +got):\n%s", diff)
 	}
 }
