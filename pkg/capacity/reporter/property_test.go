@@ -320,9 +320,6 @@ func (w *world) step() {
 	w.checkState()
 }
 
-// stepsPerRun times rapid's default of 100 runs is at least 100,000.
-const stepsPerRun = 1100
-
 func TestReporter_NeverPublishesMoreThanTheTruth(t *testing.T) {
 	steps := 0
 	rapid.Check(t, func(rt *rapid.T) {

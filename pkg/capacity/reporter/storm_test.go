@@ -80,3 +80,21 @@ func TestRun_TwoReportersKubeletAndAPerson(t *testing.T) {
 		}
 	})
 }
+
+// The watch is broken, or late: a conflict makes the object be read again.
+func TestRun_WithoutWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newFakeServer()
+		b := startBench(t, server, func(o *Options) { o.Watch = nil })
+		after(time.Minute)
+		b.want("after the start", bothPools)
+		server.annotate(capacity.PoolsAnnotation(testDriver), `{"hdd":"5000","ssd":"5000"}`)
+		server.setEntry(3)
+		b.lvm(func(s *fakeSource) { s.pools["ssd"], s.volumes = 10, 5 })
+		after(20 * time.Second)
+		b.want("after a conflict", `{"hdd":"2000","ssd":"10"}`)
+		if got := server.count(); got != 5 || b.notices() != "ForeignCapacityWriter" {
+			t.Errorf("count %d, want 5; notices %q", got, b.notices())
+		}
+	})
+}
