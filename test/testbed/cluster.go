@@ -1,0 +1,179 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Options say what to start.
+type Options struct {
+	// ControllerManager starts one too: without it, no service accounts are made,
+	// nothing is collected, and pods may name no service account.
+	ControllerManager bool
+	// Progress is told when programs are built; if nil, os.Stderr is.
+	Progress io.Writer
+}
+
+// Cluster is a running control plane. Its methods may be called from any
+// goroutine, but for StopAPIServer, StartAPIServer and Stop.
+type Cluster struct {
+	options Options
+	// dir holds everything that is written; logs is a folder in it.
+	dir, logs string
+	programs  map[Program]string
+	etcdPort  int
+	apiPort   int
+	token     string
+	etcd      *process
+	apiServer *process
+	manager   *process
+}
+
+// New starts a cluster for one test, and ends it with the test. The logs of a
+// test that has failed are kept, and the test says where.
+func New(t *testing.T, options Options) *Cluster {
+	t.Helper()
+	c, err := Start(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop := c.Stop
+		if t.Failed() {
+			t.Logf("the logs of the control plane are in %s", c.logs)
+			stop = c.StopKeepingLogs
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// startPatience bounds a start of the API server.
+const startPatience = 2 * time.Minute
+
+// Start returns when the API server is ready. ctx bounds the start, and not the
+// life of the cluster: that ends with Stop, or with this process.
+func Start(ctx context.Context, options Options) (*Cluster, error) {
+	if options.Progress == nil {
+		options.Progress = os.Stderr
+	}
+	c := &Cluster{options: options, programs: map[Program]string{}}
+	wanted := []Program{Etcd, APIServer}
+	if options.ControllerManager {
+		wanted = append(wanted, ControllerManager)
+	}
+	for _, program := range wanted {
+		path, err := program.Path(ctx, options.Progress)
+		if err != nil {
+			return nil, err
+		}
+		c.programs[program] = path
+	}
+	var err error
+	if c.dir, err = os.MkdirTemp("", "csi-local-testbed-"); err != nil {
+		return nil, err
+	}
+	c.logs = filepath.Join(c.dir, "logs")
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	if err := os.Mkdir(c.logs, 0o700); err != nil {
+		return err
+	}
+	if err := c.writeFiles(); err != nil {
+		return err
+	}
+	ports, err := freePorts(3)
+	if err != nil {
+		return err
+	}
+	c.etcdPort, c.apiPort = ports[0], ports[1]
+	if c.etcd, err = startProcess(c.programs[Etcd], c.logs, c.etcdFlags(ports[2])...); err != nil {
+		return err
+	}
+	if err := c.StartAPIServer(ctx); err != nil {
+		return err
+	}
+	if err := c.writeKubeconfig(); err != nil {
+		return err
+	}
+	if !c.options.ControllerManager {
+		return nil
+	}
+	c.manager, err = startProcess(c.programs[ControllerManager], c.logs, c.managerFlags()...)
+	return err
+}
+
+// StartAPIServer starts it on the same port and etcd as before, and returns
+// when it is ready.
+func (c *Cluster) StartAPIServer(ctx context.Context) error {
+	var err error
+	if c.apiServer, err = startProcess(c.programs[APIServer], c.logs, c.apiServerFlags()...); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	return c.waitReady(ctx)
+}
+
+// StopAPIServer kills the API server; etcd keeps what was written.
+func (c *Cluster) StopAPIServer() error { return c.apiServer.kill() }
+
+// Stop ends everything and removes what it has written.
+func (c *Cluster) Stop() error {
+	return errors.Join(c.killAll(), os.RemoveAll(c.dir))
+}
+
+// StopKeepingLogs is Stop for a test that has failed.
+func (c *Cluster) StopKeepingLogs() error {
+	return errors.Join(c.killAll(), os.RemoveAll(c.path("etcd")), os.RemoveAll(c.path("certificates")))
+}
+
+// LogDir is where the programs' logs and the audit log are.
+func (c *Cluster) LogDir() string { return c.logs }
+
+// Address is the API server's.
+func (c *Cluster) Address() string { return "https://" + loopback(c.apiPort) }
+
+func (c *Cluster) killAll() error {
+	var problems []error
+	for _, p := range []*process{c.manager, c.apiServer, c.etcd} {
+		if p != nil {
+			problems = append(problems, p.kill())
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// freePorts returns ports that nobody listens on, each another.
+func freePorts(count int) ([]int, error) {
+	var ports []int
+	for range count {
+		listener, err := net.Listen("tcp", loopback(0)) //nolint:noctx // it answers at once
+		if err != nil {
+			return nil, fmt.Errorf("looking for a free port: %w", err)
+		}
+		// Held until all are found, or the same one could come again.
+		defer func() { _ = listener.Close() }()
+		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}

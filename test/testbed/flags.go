@@ -1,0 +1,149 @@
+package testbed
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// auditPolicy keeps whole writes of the two objects that the reporter shares with
+// others, and of everything else who did what.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+omitManagedFields: true
+rules:
+- level: RequestResponse
+  verbs: [create, update, patch, delete]
+  resources:
+  - {group: "", resources: [nodes, nodes/status]}
+  - {group: storage.k8s.io, resources: [csinodes]}
+- level: Metadata
+`
+
+// writeFiles writes what the API server reads when it starts.
+func (c *Cluster) writeFiles() error {
+	c.token = rand.Text()
+	key, err := serviceAccountKey()
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{
+		"service-account.key": key,
+		"audit-policy.yaml":   []byte(auditPolicy),
+		"tokens.csv":          fmt.Appendf(nil, "%s,admin,admin,system:masters\n", c.token),
+	} {
+		if err := os.WriteFile(c.path(name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func serviceAccountKey() ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+}
+
+func (c *Cluster) etcdFlags(peerPort int) []string {
+	client, peer := "http://"+loopback(c.etcdPort), "http://"+loopback(peerPort)
+	return []string{
+		"--data-dir=" + c.path("etcd"), "--unsafe-no-fsync", "--log-level=warn", "--name=testbed",
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=testbed=" + peer,
+	}
+}
+
+func (c *Cluster) apiServerFlags() []string {
+	flags := []string{
+		"--etcd-servers=http://" + loopback(c.etcdPort), "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", c.apiPort), "--cert-dir=" + c.path("certificates"), "--token-auth-file=" + c.path("tokens.csv"),
+		"--service-account-key-file=" + c.path("service-account.key"), "--service-account-signing-key-file=" + c.path("service-account.key"),
+		"--service-account-issuer=https://testbed.invalid", "--service-cluster-ip-range=10.0.0.0/24",
+		"--authorization-mode=Node,RBAC", "--allow-privileged=true", "--enable-admission-plugins=NodeRestriction",
+		// Nobody looks for this server by a Service, and a loopback address may not stand in one.
+		"--endpoint-reconciler-type=none",
+		"--audit-policy-file=" + c.path("audit-policy.yaml"), "--audit-log-path=" + c.auditLog(), "--audit-log-mode=blocking",
+		// In MB: it must not begin a new file.
+		"--audit-log-maxsize=100000",
+	}
+	if !c.options.ControllerManager {
+		// It waits for service accounts that only a controller manager makes.
+		flags = append(flags, "--disable-admission-plugins=ServiceAccount")
+	}
+	return flags
+}
+
+func (c *Cluster) managerFlags() []string {
+	return []string{
+		"--kubeconfig=" + c.KubeconfigPath(), "--authentication-kubeconfig=" + c.KubeconfigPath(), "--authorization-kubeconfig=" + c.KubeconfigPath(),
+		"--bind-address=127.0.0.1", "--secure-port=0", "--cert-dir=" + c.path("certificates"), "--leader-elect=false", "--use-service-account-credentials=false",
+		"--service-account-private-key-file=" + c.path("service-account.key"), "--root-ca-file=" + c.caFile(),
+	}
+}
+
+// caFile is the certificate that the API server has made for itself, with what signed it.
+func (c *Cluster) caFile() string { return c.path("certificates/apiserver.crt") }
+
+// waitReady returns when the API server says that it is ready.
+func (c *Cluster) waitReady(ctx context.Context) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	last := errors.New("not asked yet")
+	for {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the API server is not ready: %w: %w\n%s", ctx.Err(), last, tail(c.apiServer.log))
+		case <-c.apiServer.exited:
+			return c.apiServer.ended()
+		case <-c.etcd.exited:
+			return c.etcd.ended()
+		case <-tick.C:
+		}
+		if last = c.ready(ctx); last == nil {
+			return nil
+		}
+	}
+}
+
+func (c *Cluster) ready(ctx context.Context) error {
+	if _, err := os.Stat(c.caFile()); err != nil {
+		return err
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(c.Admin())
+	if err != nil {
+		return err
+	}
+	return client.RESTClient().Get().AbsPath("/readyz").Timeout(5 * time.Second).Do(ctx).Error()
+}
+
+// KubeconfigPath is an administrator's kubeconfig, for other programs.
+func (c *Cluster) KubeconfigPath() string { return c.path("kubeconfig") }
+
+// writeKubeconfig fills KubeconfigPath.
+func (c *Cluster) writeKubeconfig() error {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["testbed"] = &clientcmdapi.Cluster{Server: c.Address(), CertificateAuthority: c.caFile()}
+	config.AuthInfos["admin"] = &clientcmdapi.AuthInfo{Token: c.token}
+	config.Contexts["testbed"] = &clientcmdapi.Context{Cluster: "testbed", AuthInfo: "admin"}
+	config.CurrentContext = "testbed"
+	return clientcmd.WriteToFile(*config, c.KubeconfigPath())
+}

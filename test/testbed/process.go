@@ -1,0 +1,78 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+// process is a program that runs until it is killed, with a log file.
+type process struct {
+	name   string
+	log    string
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when it has ended
+}
+
+// startProcess appends to the log file, so that a program that is started
+// again has one log.
+func startProcess(path, logs string, args ...string) (*process, error) {
+	p := &process{name: filepath.Base(path), exited: make(chan struct{})}
+	p.log = filepath.Join(logs, p.name+".log")
+	file, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	started := make(chan error)
+	go func() {
+		// Linux kills the program when the thread that started it ends, so that thread
+		// must live as long as the program.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		// It outlives the call that starts it, and is ended by kill.
+		p.cmd = exec.CommandContext(context.Background(), path, args...)
+		p.cmd.Stdout, p.cmd.Stderr = file, file
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		err := errors.Join(p.cmd.Start(), file.Close())
+		started <- err
+		if err != nil {
+			return
+		}
+		_ = p.cmd.Wait() // the state tells how it has ended
+		close(p.exited)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("starting %s: %w", p.name, err)
+	}
+	return p, nil
+}
+
+// kill ends the program as a power cut would, and returns when it has ended.
+// There is nothing that it would have to save.
+func (p *process) kill() error {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("killing %s: %w", p.name, err)
+	}
+	<-p.exited
+	return nil
+}
+
+// ended describes a program that has ended by itself.
+func (p *process) ended() error {
+	return fmt.Errorf("%s ended by itself: %v\n%s", p.name, p.cmd.ProcessState, tail(p.log))
+}
+
+// tail returns the end of a log.
+func tail(path string) []byte {
+	const most = 4 << 10
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return content[max(0, len(content)-most):]
+}
