@@ -11,6 +11,19 @@ FUZZTIME ?= 30s
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v*' 2>/dev/null || echo unknown)
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 
+# The scheduler is a module of its own. Its version has to be one that clients parse, and
+# to begin with Kubernetes' own, as that module pins it; ours is what follows the plus.
+SCHEDULER := cmd/csi-local-scheduler
+SCHEDULER_BIN ?= bin/csi-local-scheduler
+KUBE_VERSION = $(shell sed -nE 's|^[[:space:]]*k8s.io/kubernetes (v[0-9.]+)$$|\1|p' $(SCHEDULER)/go.mod)
+KUBE_NUMBERS = $(subst ., ,$(KUBE_VERSION:v%=%))
+COMMIT = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+# The one is for --version and metrics, the other for what the API server's audit log calls us.
+SCHEDULER_LDFLAGS = -s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version, \
+  -X $(p).gitVersion=$(KUBE_VERSION)+csi-local.$(subst +,.,$(VERSION)) \
+  -X $(p).gitMajor=$(word 1,$(KUBE_NUMBERS)) -X $(p).gitMinor=$(word 2,$(KUBE_NUMBERS)) \
+  -X $(p).gitCommit=$(COMMIT) -X $(p).gitTreeState=$(if $(filter %-dirty,$(VERSION)),dirty,clean))
+
 .PHONY: help
 help: ## list the targets
 	@printf 'usage: make TARGET\n\n'
@@ -21,6 +34,10 @@ help: ## list the targets
 .PHONY: build
 build: ## build bin/csi-local for this machine
 	$(BUILD) -o bin/csi-local ./cmd/csi-local
+
+.PHONY: build-scheduler
+build-scheduler: ## build bin/csi-local-scheduler for this machine (minutes, the first time)
+	CGO_ENABLED=0 $(GO) -C $(SCHEDULER) build -trimpath -ldflags "$(SCHEDULER_LDFLAGS)" -o $(abspath $(SCHEDULER_BIN)) .
 
 .PHONY: build-all
 build-all: ## build bin/ARCH/csi-local for every architecture of the image
@@ -40,6 +57,10 @@ test: ## all tests; installs what they need on Debian and Ubuntu (at most 20 min
 .PHONY: test-unit
 test-unit: ## tests that need nothing but Go, with the race detector
 	@hack/test unit
+
+.PHONY: test-scheduler
+test-scheduler: ## vet and test the scheduler binary's module (minutes, the first time)
+	@hack/test scheduler
 
 .PHONY: test-root
 test-root: ## tests on real LVM, in a throwaway kernel or on loop devices
