@@ -135,3 +135,31 @@ func checkAudit(t *testing.T, c *Cluster) {
 		t.Errorf("kubelet's requests: %q", got)
 	}
 }
+
+// Only a controller manager makes the service account "default", and without it
+// no pod is admitted.
+func TestCluster_ControllerManager(t *testing.T) {
+	c := New(t, Options{ControllerManager: true})
+	admin := client(t, c.Admin())
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	timeout := time.NewTimer(60 * time.Second)
+	defer timeout.Stop()
+	for {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}
+		_, err := admin.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+		if err == nil {
+			return
+		}
+		select {
+		case <-timeout.C:
+			t.Fatalf("no pod is admitted: %v", err)
+		case <-c.manager.exited:
+			t.Fatal(c.manager.ended())
+		case <-tick.C:
+		}
+	}
+}
