@@ -13,7 +13,6 @@ import (
 
 	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/pkg/driver"
-	"github.com/csi-local/csi-local/pkg/lvm"
 )
 
 // nodeOptions are the flags of csi-local node.
@@ -31,7 +30,7 @@ type nodeOptions struct {
 	lvmRunDir          string
 	lvmLockDir         string
 	lvmRefreshInterval time.Duration
-	lvmUdev            string
+	lvmWaitForUdev     bool
 	lvmPlainExec       bool
 	metadataBackupDir  string
 	publish            publishOptions
@@ -67,8 +66,8 @@ func (o *nodeOptions) addFlags(fs *flag.FlagSet) {
 		"LVM's lock folder, the same for all that run LVM on the machine")
 	fs.DurationVar(&o.lvmRefreshInterval, "lvm-refresh-interval", time.Minute,
 		"time between two readings of LVM's state when nothing happens")
-	fs.StringVar(&o.lvmUdev, "lvm-udev", "auto",
-		"who makes device nodes: on (udevd), off (LVM), or auto (udevd if it runs)")
+	fs.BoolVar(&o.lvmWaitForUdev, "lvm-wait-for-udev", false,
+		"leave device nodes to a running udevd and wait for it; usually LVM makes them itself, beside a running udevd too")
 	fs.BoolVar(&o.lvmPlainExec, "lvm-plain-exec", false,
 		"start a process for each LVM command instead of one lvm shell for all; slower")
 	fs.StringVar(&o.metadataBackupDir, "metadata-backup-dir", "",
@@ -115,9 +114,6 @@ func (o *nodeOptions) validate() error {
 	if o.lvmRefreshInterval < time.Second {
 		add("lvm-refresh-interval", "%v must be at least 1s", o.lvmRefreshInterval)
 	}
-	if _, ok := o.udev(); !ok {
-		add("lvm-udev", "%q must be auto, on or off", o.lvmUdev)
-	}
 	if err := o.publish.validate(o.lvmRefreshInterval); err != nil {
 		problems = append(problems, err)
 	}
@@ -152,17 +148,4 @@ func (o *nodeOptions) extraPathList() []string {
 		return nil
 	}
 	return strings.Split(o.extraPaths, ",")
-}
-
-func (o *nodeOptions) udev() (lvm.Udev, bool) {
-	switch o.lvmUdev {
-	case "auto":
-		return lvm.UdevAuto, true
-	case "on":
-		return lvm.UdevOn, true
-	case "off":
-		return lvm.UdevOff, true
-	default:
-		return "", false
-	}
 }

@@ -93,10 +93,9 @@ func TestNodeOptions_EachProblemIsNamed(t *testing.T) {
 		{[]string{"--publish-interval=1ms"}, []string{"--publish-", "Interval"}},
 		{[]string{"--publish-validity=2m"}, []string{"--publish-validity", "--lvm-refresh-interval"}},
 		{[]string{"--publish-validity=2m", "--lvm-refresh-interval=30s"}, nil},
-		{[]string{"--lvm-udev=maybe"}, []string{"--lvm-udev", "auto"}},
 		{
-			[]string{"--node-name=", "--driver-name=X", "--max-volumes=-1", "--lvm-udev=no"},
-			[]string{"--node-name", "--driver-name", "--max-volumes", "--lvm-udev"},
+			[]string{"--node-name=", "--driver-name=X", "--max-volumes=-1"},
+			[]string{"--node-name", "--driver-name", "--max-volumes"},
 		},
 	} {
 		_, err := parse(t, tt.args...)

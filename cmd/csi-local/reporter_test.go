@@ -101,7 +101,7 @@ func nodeWith(t *testing.T, args ...string) *node {
 		t.Fatal(err)
 	}
 	opts, err := parse(t, append(args, "--pools-file="+pools, "--kubelet-dir="+dir, "--endpoint=unix://"+dir+"/s", "--lvm-run-dir="+dir+"/lvm",
-		"--lvm-lock-dir="+dir+"/lock", "--lvm-path="+dir+"/no-lvm", "--lvm-udev=off")...)
+		"--lvm-lock-dir="+dir+"/lock", "--lvm-path="+dir+"/no-lvm")...)
 	if err != nil {
 		t.Fatal(err)
 	}

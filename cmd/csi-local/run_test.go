@@ -80,7 +80,7 @@ func TestNode_LifeWithoutLVM(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts, err := parse(t, "--pools-file="+pools, "--kubelet-dir="+dir, "--endpoint=unix://"+dir+"/s", "--lvm-run-dir="+dir+"/lvm",
-		"--lvm-lock-dir="+dir+"/lock", "--lvm-path="+dir+"/no-lvm", "--lvm-udev=off", "--metrics-address=127.0.0.1:0")
+		"--lvm-lock-dir="+dir+"/lock", "--lvm-path="+dir+"/no-lvm", "--metrics-address=127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

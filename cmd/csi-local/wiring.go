@@ -83,14 +83,13 @@ func newNode(opts *nodeOptions, version string) (*node, error) {
 }
 
 func (n *node) lvmOptions() lvm.Options {
-	udev, _ := n.opts.udev() // validated
 	return lvm.Options{
 		VolumeGroups:    selectors(n.pools()),
 		RunDir:          n.opts.lvmRunDir,
 		LVMPath:         n.opts.lvmPath,
 		LockDir:         n.opts.lvmLockDir,
 		BackupDir:       n.opts.metadataBackupDir,
-		Udev:            udev,
+		WaitForUdev:     n.opts.lvmWaitForUdev,
 		PlainExec:       n.opts.lvmPlainExec,
 		RefreshInterval: n.opts.lvmRefreshInterval,
 		Observe:         n.metrics.ObserveLVM,

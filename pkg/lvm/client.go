@@ -62,7 +62,7 @@ func NewClient(opts Options) (*Client, error) {
 	if err := os.MkdirAll(discoveryDir, 0o700); err != nil {
 		return nil, fmt.Errorf("LVM run folder: %w", err)
 	}
-	env := environment{lvmPath: opts.LVMPath, systemDir: opts.RunDir, outputDir: opts.RunDir, udev: opts.Udev == UdevOn}
+	env := environment{lvmPath: opts.LVMPath, systemDir: opts.RunDir, outputDir: opts.RunDir, udev: opts.WaitForUdev}
 	var runner Runner = newSession(env, opts.MaxOutputBytes, opts.SessionCommands)
 	if opts.PlainExec {
 		runner = newExec(env, opts.MaxOutputBytes)
@@ -78,7 +78,7 @@ func NewClient(opts Options) (*Client, error) {
 
 func newClient(opts Options, runner, discovery Runner) *Client {
 	return &Client{
-		opts: opts, udev: opts.Udev == UdevOn, devices: devices{sysDir: opts.SysDir, stat: statBlockDevice},
+		opts: opts, udev: opts.WaitForUdev, devices: devices{sysDir: opts.SysDir, stat: statBlockDevice},
 		turns: make(chan struct{}, 1), runner: runner, discovery: discovery,
 		learned: map[string]string{}, backedUp: map[string]int64{},
 		firstState: make(chan struct{}), changed: make(chan struct{}, 1),

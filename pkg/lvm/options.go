@@ -17,23 +17,6 @@ type VolumeGroupSelector struct {
 	UUID string
 }
 
-// Udev says who makes device nodes.
-type Udev string
-
-const (
-	// UdevAuto is UdevOff. LVM waits for udevd by means of a System V semaphore
-	// that udevd's rules release. That never happens if udevd ends meanwhile or
-	// runs in another IPC namespace, as the host's does for most containers; and
-	// a worker of udevd that is slow stalls the command for half a minute. Nodes
-	// that LVM makes itself get along with a running udevd, and cost less.
-	UdevAuto Udev = ""
-	// UdevOn: LVM waits for udevd, if it runs. Only for where something else
-	// depends on that, and udevd is known to answer.
-	UdevOn Udev = "on"
-	// UdevOff: LVM makes the nodes itself and never waits for udevd.
-	UdevOff Udev = "off"
-)
-
 // Options configure a [Client]. Only RunDir is required.
 type Options struct {
 	// VolumeGroups are all that the client sees; other volume groups, and disks
@@ -54,8 +37,14 @@ type Options struct {
 	// BackupDir receives a copy of each volume group's metadata after changes
 	// (vgcfgrestore(8) reads it); no backups if empty.
 	BackupDir string
-	// Udev says who makes device nodes.
-	Udev Udev
+	// WaitForUdev leaves the making of device nodes to udevd, if it runs, and
+	// waits for it. Only for where something else depends on that, and udevd is
+	// known to answer. Usually LVM makes the nodes itself, beside a running udevd
+	// too: it waits by means of a System V semaphore that udevd's rules release,
+	// and that never happens if udevd ends meanwhile or runs in another IPC
+	// namespace, as the host's does for most containers; and a worker of udevd
+	// that is slow stalls the command for half a minute.
+	WaitForUdev bool
 	// PlainExec starts one process for each command instead of one shell for all.
 	PlainExec bool
 	// SessionCommands is the number of commands after which the lvm shell is
