@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"testing"
 	"time"
@@ -72,27 +73,42 @@ func keep(b *testing.B, figures *result.Set) {
 	}
 }
 
-// filterAll returns the time for one pod.
+// minPasses are made even if one takes longer than the benchmark is to take.
+const minPasses = 5
+
+// filterAll returns the shortest time for one pod: whatever else the machine does
+// only adds to it.
 func (c *cluster) filterAll(b *testing.B, plugin filterer) time.Duration {
-	ctx, state := context.Background(), schedulerframework.NewCycleState()
-	if _, status := plugin.PreFilter(ctx, state, c.pod, c.nodes); !status.IsSuccess() {
+	state := schedulerframework.NewCycleState()
+	if _, status := plugin.PreFilter(context.Background(), state, c.pod, c.nodes); !status.IsSuccess() {
 		b.Fatal(status)
 	}
 	b.ReportAllocs()
+	shortest, passes := time.Duration(math.MaxInt64), 0
 	for b.Loop() {
-		passed := 0
-		for _, node := range c.nodes {
-			if plugin.Filter(ctx, state, c.pod, node).IsSuccess() {
-				passed++
-			}
-		}
-		if want := c.wantPassed(plugin); passed != want {
-			b.Fatalf("%d of %d nodes passed, want %d", passed, len(c.nodes), want)
+		shortest = min(shortest, c.pass(b, plugin, state))
+		passes++
+	}
+	for ; passes < minPasses; passes++ {
+		shortest = min(shortest, c.pass(b, plugin, state))
+	}
+	b.ReportMetric(float64(shortest.Nanoseconds())/float64(len(c.nodes)), "ns/node")
+	return shortest
+}
+
+// pass asks for every node, and returns how long that took.
+func (c *cluster) pass(b *testing.B, plugin filterer, state framework.CycleState) time.Duration {
+	ctx, passed, start := context.Background(), 0, time.Now()
+	for _, node := range c.nodes {
+		if plugin.Filter(ctx, state, c.pod, node).IsSuccess() {
+			passed++
 		}
 	}
-	perPod := b.Elapsed() / time.Duration(b.N)
-	b.ReportMetric(float64(perPod.Nanoseconds())/float64(len(c.nodes)), "ns/node")
-	return perPod
+	took := time.Since(start)
+	if want := c.wantPassed(plugin); passed != want {
+		b.Fatalf("%d of %d nodes passed, want %d", passed, len(c.nodes), want)
+	}
+	return took
 }
 
 func (c *cluster) wantPassed(plugin filterer) int {
