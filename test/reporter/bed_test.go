@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,6 +78,19 @@ type bed struct {
 	cluster *testbed.Cluster
 	admin   *kubernetes.Clientset
 	nodes   []string
+	// asked counts the requests that reporters have sent, answered or not.
+	asked atomic.Int64
+}
+
+// counted is a transport that counts.
+type counted struct {
+	asked *atomic.Int64
+	inner http.RoundTripper
+}
+
+func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.asked.Add(1)
+	return c.inner.RoundTrip(r)
 }
 
 func newBed(t *testing.T, count int) *bed {
@@ -111,7 +126,9 @@ func (b *bed) client(config *rest.Config, userAgent string) *kubernetes.Clientse
 
 // api is what a reporter of the node talks to the API server with.
 func (b *bed) api(node, name string) reporter.Client {
-	return reporter.Client{Kubernetes: b.client(b.cluster.Admin(), agent+"-"+name), NodeName: node, DriverName: driver}
+	config := b.cluster.Admin()
+	config.Wrap(func(inner http.RoundTripper) http.RoundTripper { return counted{asked: &b.asked, inner: inner} })
+	return reporter.Client{Kubernetes: b.client(config, agent+"-"+name), NodeName: node, DriverName: driver}
 }
 
 // start runs a reporter until the returned function is called, or the test ends.

@@ -22,6 +22,7 @@ func TestReporter_NoBurstAfterTheServerWasGone(t *testing.T) {
 	if err := b.cluster.StopAPIServer(); err != nil {
 		t.Fatal(err)
 	}
+	before := b.asked.Load()
 	const changes = 30
 	for step := range changes {
 		for i := range nodes {
@@ -29,6 +30,13 @@ func TestReporter_NoBurstAfterTheServerWasGone(t *testing.T) {
 			changed[i]()
 		}
 		b.pass(outage / changes)
+	}
+	asked := int(b.asked.Load() - before)
+	t.Logf("%d requests of %d reporters in %v without a server", asked, nodes, outage)
+	// The quick settings ask for each object every half a second at the shortest, once
+	// the back-off has grown; the watches' back-off is client-go's.
+	if most := nodes * (2*int(outage/(500*time.Millisecond)) + 30); asked > most {
+		t.Errorf("%d requests to a server that is gone, at most %d are allowed", asked, most)
 	}
 	back := time.Now()
 	if err := b.cluster.StartAPIServer(t.Context()); err != nil {

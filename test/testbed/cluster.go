@@ -140,7 +140,15 @@ func (c *Cluster) Stop() error {
 
 // StopKeepingLogs is Stop for a test that has failed.
 func (c *Cluster) StopKeepingLogs() error {
-	return errors.Join(c.killAll(), os.RemoveAll(c.path("etcd")), os.RemoveAll(c.path("certificates")))
+	problems := []error{c.killAll()}
+	entries, err := os.ReadDir(c.dir)
+	problems = append(problems, err)
+	for _, entry := range entries {
+		if path := c.path(entry.Name()); path != c.logs {
+			problems = append(problems, os.RemoveAll(path))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // LogDir is where the programs' logs and the audit log are.

@@ -2,7 +2,9 @@ package testbed
 
 import (
 	"errors"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +135,39 @@ func checkAudit(t *testing.T, c *Cluster) {
 	}
 	if strings.Join(got, ", ") != "patch n1, patch n2" {
 		t.Errorf("kubelet's requests: %q", got)
+	}
+}
+
+func TestCluster_StopKeepingLogs(t *testing.T) {
+	c, err := Start(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StopKeepingLogs(); err != nil {
+		t.Error(err)
+	}
+	entries, err := os.ReadDir(c.dir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "logs" {
+		t.Errorf("left %v, error %v", entries, err)
+	}
+	if err := os.RemoveAll(c.dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// A folder that lacks a program is said to lack it, and nothing is built into it.
+func TestProgram_PathInAnotherFolder(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("KUBE_BIN_DIR", dir)
+	if _, err := APIServer.Path(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "KUBE_BIN_DIR is set") {
+		t.Errorf("error %v", err)
+	}
+	want := filepath.Join(dir, "etcd")
+	if err := os.WriteFile(want, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Etcd.Path(t.Context(), io.Discard); err != nil || got != want {
+		t.Errorf("path %q, error %v", got, err)
 	}
 }
 
