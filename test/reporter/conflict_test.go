@@ -211,13 +211,13 @@ func (b *bed) disturb(ctx context.Context, node string, s *source) {
 		case <-tick.C:
 		}
 		s.set(map[string]int64{"ssd": gib + int64(i%7)*gib}, int64(20+i%11))
-		err := addOneAsKubelet(ctx, kubelet, node)
+		err := addOneAsKubelet(b.t.Context(), kubelet, node)
 		if err == nil || apierrors.IsConflict(err) {
-			err = patchAsPerson(ctx, person, node, i)
+			err = patchAsPerson(b.t.Context(), person, node, i)
 		}
 		if err == nil && i%40 == 39 {
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"garbage"}}}`, capacity.PoolsAnnotation(driver))
-			_, err = person.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err = person.CoreV1().Nodes().Patch(b.t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{})
 		}
 		if err != nil && ctx.Err() == nil {
 			b.t.Errorf("%s: %v", node, err)
