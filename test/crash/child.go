@@ -15,6 +15,11 @@ import (
 	"github.com/csi-local/csi-local/pkg/poolconfig"
 )
 
+const (
+	thickGroup = "crash-thick"
+	thinGroup  = "crash-thin"
+)
+
 // runNode is `csi-local node` with points to die at. It takes the flags that
 // nodeproc gives.
 func runNode(args []string) error {

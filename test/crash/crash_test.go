@@ -23,10 +23,8 @@ import (
 const (
 	mib = int64(1) << 20
 
-	thickGroup = "crash-thick"
-	thinGroup  = "crash-thin"
-	pod        = "pod"
-	inlineID   = "csi-0123456789abcdef"
+	pod      = "pod"
+	inlineID = "csi-0123456789abcdef"
 )
 
 const poolsFile = `pools:
