@@ -35,7 +35,8 @@ const (
 const envBinary = "SERVICE_BINARY"
 
 func TestMain(m *testing.M) {
-	opts := vm.Options{Disks: []vm.Disk{{SizeBytes: 4 * gib}, {SizeBytes: 4 * gib}}}
+	// With a running udevd, as nodes have it.
+	opts := vm.Options{Disks: []vm.Disk{{SizeBytes: 4 * gib}, {SizeBytes: 4 * gib}}, Udev: true}
 	if !vm.Inside() {
 		binary, err := nodeproc.Build(context.Background(), "service")
 		if err != nil {
