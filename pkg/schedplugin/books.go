@@ -3,6 +3,7 @@ package schedplugin
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // maxChargeBytes bounds what one entry adds to the books, so that no sum of
@@ -35,7 +36,7 @@ func (l *Ledger) review(k key) error {
 	}
 	l.forgetForeign(e)
 	l.index(k, e)
-	charges := l.chargesOf(e)
+	charges := l.chargesOf(k, e)
 	if !slices.Equal(charges, e.charges) {
 		l.book(k, e.charges, -1)
 		l.book(k, charges, 1)
@@ -92,8 +93,13 @@ func (l *Ledger) forgetForeign(e *entry) {
 
 func (l *Ledger) index(k key, e *entry) {
 	var class, volume, hostname string
-	if e.claim != nil && len(e.volumes) == 0 {
+	if e.claim != nil && (len(e.volumes) == 0 || e.claim.volumeName == "") {
 		class, volume = e.claim.class, e.claim.volumeName
+	}
+	for i := range e.holds {
+		if e.holds[i].volume != "" {
+			volume = e.holds[i].volume
+		}
 	}
 	for i := range e.volumes {
 		if e.volumes[i].byHostname {
@@ -162,18 +168,21 @@ func (l *Ledger) addTotals(pool string, change func(*poolTotals)) {
 }
 
 // chargesOf is the one rule by which volumes are charged. Where a volume is, it
-// takes bytes, whatever phase it is in. Where it is not yet, it is charged to
-// every node on which it may be made: the one that the claim names, and the ones
-// that scheduling cycles have chosen.
-func (l *Ledger) chargesOf(e *entry) []charge {
+// takes bytes, whatever phase it is in. A claim that is not bound is charged
+// beyond that to every node on which a volume may be made for it: the one that
+// it names, and the ones that scheduling cycles have chosen; once to each. (A
+// volume may be on its way although the claim has one: VolumeBinding can choose
+// an existing volume for one pod, and to have one made for another pod with the
+// same claim.)
+func (l *Ledger) chargesOf(k key, e *entry) []charge {
 	var charges []charge
 	for i := range e.volumes {
 		charges = l.chargeVolume(charges, e, &e.volumes[i])
 	}
-	if len(e.volumes) > 0 || e.elsewhere {
+	if e.elsewhere {
 		return charges
 	}
-	if c := e.claim; c != nil && !c.lost && c.selectedNode != "" {
+	if c := e.claim; c != nil && c.selectedNode != "" && !c.lost && !e.made(k) {
 		if d, ours := l.claimDemand(c); ours {
 			charges = l.charge(charges, charge{node: c.selectedNode, ephemeral: c.ephemeral}, d)
 		}
@@ -183,12 +192,23 @@ func (l *Ledger) chargesOf(e *entry) []charge {
 	}
 	for i := range e.holds {
 		h := &e.holds[i]
-		// Two pods that share a claim make one volume of it.
-		if !h.free && !slices.ContainsFunc(charges, func(c charge) bool { return c.node == h.node }) {
+		if !h.free && !charged(charges, h.node) {
 			charges = l.charge(charges, charge{node: h.node, ephemeral: h.inline || e.ephemeral(), inline: h.inline, reserved: true}, h.demand)
 		}
 	}
 	return charges
+}
+
+// made tells that the volume which the claim's selected node stands for is
+// there. The provisioner names it after the claim.
+func (e *entry) made(k key) bool {
+	return len(e.volumes) > 0 && (e.claim.volumeName != "" || slices.ContainsFunc(e.volumes, func(v volumeFact) bool {
+		return strings.HasSuffix(v.name, string(k[len(claimKey("")):]))
+	}))
+}
+
+func charged(charges []charge, node string) bool {
+	return slices.ContainsFunc(charges, func(c charge) bool { return c.node == node })
 }
 
 // chargeVolume charges a volume that exists, or what it is being extended to.
@@ -213,13 +233,14 @@ func (l *Ledger) chargeVolume(charges []charge, e *entry, v *volumeFact) []charg
 }
 
 // claimDemand is what the claim asks of which pool. If its class is not known,
-// or not any more, but the driver was asked for the volume, the pool may be any.
+// or not any more, and no other driver was asked for the volume, the pool may be
+// any.
 func (l *Ledger) claimDemand(c *claimFact) (d demand, ours bool) {
-	class := l.classes[c.class]
+	class, known := l.classes[c.class]
 	switch {
 	case class.ours && class.err == nil:
 		return class.demand.withClaim(c.requestedBytes, c.block), true
-	case class.ours || c.ours:
+	case class.ours || c.ours || !known && !c.others:
 		return demand{pool: anyPool}.withClaim(c.requestedBytes, c.block), true
 	default:
 		return demand{}, false

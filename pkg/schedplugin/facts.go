@@ -30,8 +30,9 @@ type claimFact struct {
 	selectedNode string
 	lost         bool
 	block        bool
-	// ours: the persistent volume controller has asked this driver for the volume.
-	ours bool
+	// ours: the persistent volume controller has asked this driver for the
+	// volume; others: another one. It asks nobody before a node is selected.
+	ours, others bool
 	// ephemeral: a pod owns the claim, and it goes with the pod.
 	ephemeral bool
 	// requestedBytes is the largest of what the claim asks for and what an
@@ -40,6 +41,10 @@ type claimFact struct {
 }
 
 func newClaimFact(driver string, c *v1.PersistentVolumeClaim) claimFact {
+	asked := c.Annotations[storagehelpers.AnnStorageProvisioner]
+	if asked == "" {
+		asked = c.Annotations[storagehelpers.AnnBetaStorageProvisioner]
+	}
 	return claimFact{
 		name:           types.NamespacedName{Namespace: c.Namespace, Name: c.Name},
 		version:        c.ResourceVersion,
@@ -48,7 +53,8 @@ func newClaimFact(driver string, c *v1.PersistentVolumeClaim) claimFact {
 		selectedNode:   c.Annotations[storagehelpers.AnnSelectedNode],
 		lost:           c.Status.Phase == v1.ClaimLost,
 		block:          c.Spec.VolumeMode != nil && *c.Spec.VolumeMode == v1.PersistentVolumeBlock,
-		ours:           c.Annotations[storagehelpers.AnnStorageProvisioner] == driver || c.Annotations[storagehelpers.AnnBetaStorageProvisioner] == driver,
+		ours:           asked == driver,
+		others:         asked != "" && asked != driver,
 		ephemeral:      ownedByPod(c),
 		requestedBytes: requestedBytes(c),
 	}

@@ -17,8 +17,9 @@ type adjustment struct {
 
 // Fits tells whether the node has room for all wants together, beside what is
 // charged to it, and why not. Wants that are charged to the node already are
-// not counted again; those that are on their way to another node are left to
-// VolumeBinding. It allocates nothing unless it refuses.
+// not counted again (but while they are only reserved, the node must not be
+// overdrawn: its pool may have shrunk since). Wants that are on their way to
+// another node do not fit. It allocates nothing unless it refuses.
 func (l *Ledger) Fits(node string, wants Wants) (Shortage, bool) {
 	return l.fits(node, wants.list, nil)
 }
@@ -31,13 +32,18 @@ func (l *Ledger) fits(node string, wants []want, what []adjustment) (Shortage, b
 
 // judge is Fits for callers that hold the lock.
 func (l *Ledger) judge(node string, wants []want, what []adjustment) (Shortage, bool) {
+	for i := range wants {
+		if l.placedElsewhere(&wants[i], node) {
+			return Shortage{Reason: ReasonPlacedElsewhere}, false
+		}
+	}
 	books := l.nodes[node]
 	for begin := 0; begin < len(wants); {
 		end, requested, count := l.group(node, books, wants, begin, what)
 		if count > 0 && !books.registered() {
 			return Shortage{Reason: ReasonDriverNotRegistered}, false
 		}
-		if count > 0 {
+		if count > 0 || l.onlyReserved(node, wants[begin:end]) {
 			if short, ok := l.room(node, books, wants[begin].demand.pool, requested, what); !ok {
 				if len(l.offers[node]) == 0 || !l.roomWithOffers(node, wants, begin, end, what) {
 					return short, false
@@ -70,9 +76,23 @@ func saturatingAdd(a, b int64) int64 {
 	return a + b
 }
 
+// placedElsewhere tells whether the claim, as the books have it, names another
+// node, or is bound to a volume on another. VolumeBinding refuses that as well;
+// but its caches may lag behind these, and it would then bind another volume.
+func (l *Ledger) placedElsewhere(w *want, node string) bool {
+	e, ok := l.entries[w.key]
+	if !ok || e.claim == nil {
+		return w.selectedNode != "" && w.selectedNode != node
+	}
+	if e.claim.volumeName != "" {
+		return len(e.volumes) > 0 && !l.chargedTo(w.key, node)
+	}
+	return e.claim.selectedNode != "" && e.claim.selectedNode != node
+}
+
 // counts tells whether the want needs bytes of the node that are not charged yet.
 func (l *Ledger) counts(w *want, node string, what []adjustment) bool {
-	if w.selectedNode != "" && w.selectedNode != node || l.chargedTo(w.key, node) {
+	if l.chargedTo(w.key, node) {
 		return false
 	}
 	for i := range what {
@@ -81,6 +101,23 @@ func (l *Ledger) counts(w *want, node string, what []adjustment) bool {
 		}
 	}
 	return true
+}
+
+// onlyReserved tells whether one of the wants is charged to the node for a
+// reservation, and nothing in the API says that it will be there.
+func (l *Ledger) onlyReserved(node string, wants []want) bool {
+	for i := range wants {
+		e, ok := l.entries[wants[i].key]
+		if !ok {
+			continue
+		}
+		for j := range e.charges {
+			if e.charges[j].node == node && e.charges[j].reserved {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (l *Ledger) chargedTo(k key, node string) bool {

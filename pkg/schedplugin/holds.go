@@ -2,6 +2,7 @@ package schedplugin
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,16 +24,35 @@ type hold struct {
 	// settling is set once the cycle has ended, and whether it wrote is not
 	// known yet: it counts such ends, from 1.
 	settling uint64
-	// offer is the volume that VolumeBinding is expected to bind the claim to.
-	// If free is set the hold is charged nothing, because the offer is.
-	offer key
-	free  bool
+	// free: the hold is charged nothing. Either there is room only because
+	// VolumeBinding is expected to bind the claim to a volume that exists and is
+	// charged; or the API tells of the claim by now. The cycle has not ended, so
+	// it may still take a volume that is on offer.
+	free bool
+	// volume is set if the claim was deleted after a volume was made for it, or
+	// may have been, that was not seen yet. The hold ends when the volume is seen,
+	// or the API says that there is none; no pod has it.
+	volume string
 }
 
 // answeredBy tells that the claim itself says now what the hold was for: it
 // names a node or a volume, or the cycle that is settling can write no more.
+// That goes for the holds of all pods: a cycle that began with an older version
+// of the claim can write nothing but a conflict, and one that began with this
+// version found the node named.
 func (h *hold) answeredBy(c claimFact) bool {
 	return c.selectedNode != "" || c.volumeName != "" || h.settling > 0 && c.version != h.version
+}
+
+// answerHolds is for holds whose question the API has answered; the caller
+// reviews k.
+func (l *Ledger) answerHolds(k key, which func(*hold) bool) {
+	l.dropHolds(k, func(h *hold) bool { return which(h) && (h.settling > 0 || h.volume != "") })
+	if e, ok := l.entries[k]; ok {
+		for i := range e.holds {
+			e.holds[i].free = e.holds[i].free || which(&e.holds[i])
+		}
+	}
 }
 
 // holder is a pod with reservations.
@@ -61,15 +81,17 @@ func (l *Ledger) Reserve(pod *v1.Pod, node string, wants Wants) (Shortage, bool,
 	}
 	var matched map[int]key
 	if len(l.offers[node]) > 0 {
-		matched = l.matchOffers(node, wants.list, nil)
+		matched = l.matchOffers(node, wants.list)
 	}
 	full := l.fullPools(node, wants.list)
 	var problems []error
 	for i := range wants.list {
-		if w := &wants.list[i]; l.counts(w, node, nil) {
-			problems = append(problems, l.hold(pod, node, w, matched[i], full[w.demand.pool]))
-		} else if w.selectedNode == "" || w.selectedNode == node {
-			problems = append(problems, l.share(pod, node, w))
+		w := &wants.list[i]
+		// One that the claim itself is charged for needs no reservation.
+		if !l.decided(w.key, node) {
+			// The bytes are reserved even for a claim that will be bound to an offer
+			// as long as there are enough: VolumeBinding may see it otherwise.
+			problems = append(problems, l.addHold(pod, w, hold{node: node, free: matched[i] != "" && full[w.demand.pool]}))
 		}
 	}
 	return Shortage{}, true, errors.Join(problems...)
@@ -90,23 +112,6 @@ func (l *Ledger) fullPools(node string, wants []want) map[string]bool {
 	return full
 }
 
-// hold makes the reservation of one want. If VolumeBinding is expected to take
-// an offer, the offer is taken; the bytes are reserved all the same as long as
-// there are enough, because VolumeBinding may see it otherwise.
-func (l *Ledger) hold(pod *v1.Pod, node string, w *want, offer key, full bool) error {
-	return l.addHold(pod, w, hold{node: node, offer: offer, free: offer != "" && full})
-}
-
-// share holds a volume that is charged to the node already by another pod's
-// reservation. One that the claim itself is charged for needs no hold.
-func (l *Ledger) share(pod *v1.Pod, node string, w *want) error {
-	e, ok := l.entries[w.key]
-	if !ok || !slices.ContainsFunc(e.holds, func(h hold) bool { return h.node == node }) {
-		return nil
-	}
-	return l.addHold(pod, w, hold{node: node})
-}
-
 func (l *Ledger) addHold(pod *v1.Pod, w *want, h hold) error {
 	e := l.entryOf(w.key)
 	if !slices.ContainsFunc(e.holds, func(other hold) bool { return other.pod == pod.UID && other.node == h.node && other.settling == 0 }) {
@@ -116,9 +121,6 @@ func (l *Ledger) addHold(pod *v1.Pod, w *want, h hold) error {
 		}
 		e.holds = append(e.holds, h)
 		l.addHolder(pod, w.key)
-		if h.offer != "" {
-			l.taken[h.offer] = w.key
-		}
 	}
 	return l.review(w.key)
 }
@@ -136,7 +138,10 @@ func (l *Ledger) addHolder(pod *v1.Pod, k key) {
 }
 
 func (l *Ledger) dropHolder(pod types.UID, k key) {
-	h := l.holders[pod]
+	h, ok := l.holders[pod]
+	if !ok {
+		return // it had two holds of the volume, from two cycles
+	}
 	h.keys = slices.DeleteFunc(h.keys, func(other key) bool { return other == k })
 	if len(h.keys) > 0 {
 		return
@@ -153,8 +158,10 @@ func (l *Ledger) dropHolder(pod types.UID, k key) {
 // Unsettled is a claim, or a pod with inline volumes, of which the cache does
 // not tell yet whether a failed scheduling cycle has written to it.
 type Unsettled struct {
-	// Claim is set for a claim, Pod for inline volumes.
+	// Claim is set for a claim, Pod for inline volumes; Volume is the name of a
+	// PersistentVolume that was not seen before its claim was deleted.
 	Claim, Pod types.UID
+	Volume     string
 	Name       types.NamespacedName
 	// upTo tells the ends that the question is about from later ones.
 	upTo uint64
@@ -206,6 +213,9 @@ func (l *Ledger) Unreserve(pod types.UID, mayBeWritten bool) ([]Unsettled, error
 func (l *Ledger) Settle(u Unsettled) (released bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if u.Volume != "" {
+		return l.dropGhosts(u.Volume)
+	}
 	ended := func(h *hold) bool { return h.settling > 0 && h.settling <= u.upTo }
 	if u.Claim != "" {
 		return l.settle(claimKey(u.Claim), ended)
@@ -228,24 +238,71 @@ func (l *Ledger) settle(k key, which func(*hold) bool) (bool, error) {
 	return released, l.review(k)
 }
 
+// haunt keeps charging for a claim that was deleted, if a volume was made for it
+// that the cache does not have yet, or may be being made. The cache need not
+// have shown the claim selected or bound in between.
+func (l *Ledger) haunt(k key, e *entry) error {
+	c, before := e.claim, e.holds
+	l.dropHolds(k, func(*hold) bool { return true })
+	if c == nil || c.lost || e.elsewhere || len(e.volumes) > 0 {
+		return nil
+	}
+	volume := c.volumeName
+	if volume == "" {
+		// The name that csi-provisioner gives it by default. Under another name it
+		// is found by its claim, if it comes.
+		volume = "pvc-" + string(k[len(claimKey("")):])
+	}
+	if _, err := l.caches.Volumes.Get(volume); err == nil {
+		return l.syncVolume(volume)
+	}
+	ghosts := slices.DeleteFunc(slices.Clone(before), func(h hold) bool { return h.free })
+	if d, ours := l.claimDemand(c); ours && c.selectedNode != "" {
+		ghosts = append(ghosts, hold{node: c.selectedNode, demand: d, since: l.now()})
+	}
+	for _, h := range ghosts {
+		h.pod, h.settling, h.volume = "", 0, volume
+		e.holds = append(e.holds, h)
+	}
+	if len(ghosts) > 0 {
+		l.unsettled(Unsettled{Volume: volume})
+	}
+	return nil
+}
+
+// dropGhosts ends what haunt began: the volume was seen, or there is none.
+func (l *Ledger) dropGhosts(volume string) (dropped bool, err error) {
+	var problems []error
+	for _, k := range slices.Collect(maps.Keys(l.unseen[volume])) {
+		dropped = l.dropHolds(k, func(h *hold) bool { return h.volume == volume }) || dropped
+		problems = append(problems, l.review(k))
+	}
+	return dropped, errors.Join(problems...)
+}
+
 // Bound ends the pod's reservations after its binding: its claims are bound.
-// Inline volumes stay reserved until the cache shows the pod on its node.
-func (l *Ledger) Bound(pod *v1.Pod) error {
+// Inline volumes stay reserved until the cache shows the pod on its node. It
+// tells whether an offer, which nobody else could count on, may be free now.
+func (l *Ledger) Bound(pod *v1.Pod) (released bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h, ok := l.holders[pod.UID]
 	if !ok {
-		return nil
+		return false, nil
 	}
 	problems := []error{l.syncPod(h.name)}
 	for _, k := range slices.Clone(h.keys) {
 		if e := l.entries[k]; e != nil && e.claim != nil {
 			problems = append(problems, l.syncClaim(e.claim.name))
 		}
-		l.dropHolds(k, func(held *hold) bool { return held.pod == pod.UID && !held.inline })
+		l.dropHolds(k, func(held *hold) bool {
+			ended := held.pod == pod.UID && !held.inline
+			released = released || ended && len(l.offers[held.node]) > 0
+			return ended
+		})
 		problems = append(problems, l.review(k))
 	}
-	return errors.Join(problems...)
+	return released, errors.Join(problems...)
 }
 
 // dropInlineHolds is for a pod that is gone, or has finished: it will not be bound.
@@ -284,9 +341,6 @@ func (l *Ledger) dropHolds(k key, which func(*hold) bool) (dropped bool) {
 	for _, h := range gone {
 		if !slices.ContainsFunc(kept, func(other hold) bool { return other.pod == h.pod }) {
 			l.dropHolder(h.pod, k)
-		}
-		if h.offer != "" && l.taken[h.offer] == k && !slices.ContainsFunc(kept, func(other hold) bool { return other.offer == h.offer }) {
-			delete(l.taken, h.offer)
 		}
 	}
 	return true

@@ -29,6 +29,13 @@ type LedgerOptions struct {
 	// Ratio returns the oversell ratio of a pool; 1 for every pool if nil. It
 	// must always return the same for the same pool.
 	Ratio func(pool string) float64
+	// Unsettled is told of what [Ledger.Settle] should be called for once the API
+	// was asked, beside what Unreserve returns. It is called under the ledger's
+	// lock and must not call back; it may be nil.
+	Unsettled func(Unsettled)
+	// Released is told when bytes were freed on a node that no event names, so
+	// that pods can be woken. As Unsettled.
+	Released func()
 	// Now is the clock for the age of reservations; time.Now if nil. No
 	// decision depends on it.
 	Now func() time.Time
@@ -43,6 +50,9 @@ type Ledger struct {
 	caches Caches
 	ratio  func(pool string) float64
 	now    func() time.Time
+	// unsettled and released are never nil.
+	unsettled func(Unsettled)
+	released  func()
 
 	// mu protects all below.
 	mu      sync.RWMutex
@@ -76,8 +86,6 @@ type Ledger struct {
 	holderNames map[types.NamespacedName][]types.UID
 	// offers are the volumes on a node that a claim could be bound to.
 	offers map[string]map[key]*v1.PersistentVolume
-	// taken are the offers that reservations count on, with the claim.
-	taken map[key]key
 	// settlings counts the failed cycles of which something had to be settled.
 	settlings uint64
 
@@ -184,17 +192,23 @@ type poolBook struct {
 // every object in the caches and for every event.
 func NewLedger(opts LedgerOptions) *Ledger {
 	l := &Ledger{
-		driver: opts.Driver, caches: opts.Caches, ratio: opts.Ratio, now: opts.Now,
+		driver: opts.Driver, caches: opts.Caches, ratio: opts.Ratio, now: opts.Now, unsettled: opts.Unsettled, released: opts.Released,
 		entries: map[key]*entry{}, nodes: map[string]*nodeBooks{}, classes: map[string]classFact{}, poolNodes: map[string]int{},
 		claimNames: map[types.NamespacedName]types.UID{}, volumeNames: map[string]key{}, podNames: map[types.NamespacedName][]key{},
 		unbound: map[string]map[key]struct{}{}, unseen: map[string]map[key]struct{}{}, labelled: map[string]map[key]struct{}{},
 		hostnames: map[string]map[string]struct{}{},
 		holders:   map[types.UID]*holder{}, holderNames: map[types.NamespacedName][]types.UID{},
-		offers: map[string]map[key]*v1.PersistentVolume{}, taken: map[key]key{},
+		offers: map[string]map[key]*v1.PersistentVolume{},
 		totals: map[string]*poolTotals{},
 	}
 	if l.ratio == nil {
 		l.ratio = func(string) float64 { return 1 }
+	}
+	if l.unsettled == nil {
+		l.unsettled = func(Unsettled) {}
+	}
+	if l.released == nil {
+		l.released = func() {}
 	}
 	if l.now == nil {
 		l.now = time.Now

@@ -44,7 +44,7 @@ func (l *Ledger) dropOffer(node string, k key) {
 // roomWithOffers tells whether the wants of one pool fit the node if
 // VolumeBinding takes for them what is on offer there.
 func (l *Ledger) roomWithOffers(node string, wants []want, begin, end int, what []adjustment) bool {
-	matched := l.matchOffers(node, wants, what)
+	matched := l.matchOffers(node, wants)
 	books, requested := l.nodes[node], int64(0)
 	for i := begin; i < end; i++ {
 		if matched[i] == "" && l.counts(&wants[i], node, what) {
@@ -60,9 +60,10 @@ func (l *Ledger) roomWithOffers(node string, wants []want, begin, end int, what 
 
 // matchOffers finds for each want the offer that VolumeBinding will take for
 // it, with the function that VolumeBinding uses, in the same order: the smallest
-// claims first. Offers that the reservation for another claim counts on are
-// taken.
-func (l *Ledger) matchOffers(node string, wants []want, what []adjustment) (matched map[int]key) {
+// claims first. An offer that may be taken for a claim that another scheduling
+// cycle has reserved does not count: which one VolumeBinding took depends on
+// what its caches knew then. Nor does one that a claim says it is bound to.
+func (l *Ledger) matchOffers(node string, wants []want) (matched map[int]key) {
 	matched = map[int]key{}
 	object, err := l.caches.Nodes.Get(node)
 	if err != nil {
@@ -70,29 +71,64 @@ func (l *Ledger) matchOffers(node string, wants []want, what []adjustment) (matc
 	}
 	keys := map[string]key{}
 	var volumes []*v1.PersistentVolume
+	rivals := l.rivals(node, wants)
 	for k, v := range l.offers[node] {
-		keys[v.Name] = k
-		volumes = append(volumes, v)
+		contested := len(l.unseen[v.Name]) > 0 || slices.ContainsFunc(rivals, func(c *v1.PersistentVolumeClaim) bool {
+			return takes(c, []*v1.PersistentVolume{v}, object, nil) != nil
+		})
+		if !contested {
+			keys[v.Name] = k
+			volumes = append(volumes, v)
+		}
 	}
 	slices.SortFunc(volumes, func(a, b *v1.PersistentVolume) int { return cmp.Compare(a.Name, b.Name) })
 	excluded := map[string]*v1.PersistentVolume{}
 	for _, i := range bySize(wants) {
 		w := &wants[i]
-		if w.claim == nil || w.selectedNode != "" || !l.counts(w, node, what) {
+		if w.claim == nil || w.selectedNode != "" || l.decided(w.key, node) {
 			continue
 		}
-		free := slices.DeleteFunc(slices.Clone(volumes), func(v *v1.PersistentVolume) bool {
-			claim, taken := l.taken[keys[v.Name]]
-			return taken && claim != w.key
-		})
-		found, err := storagehelpers.FindMatchingVolume(w.claim, free, object, excluded, true, true)
-		if err != nil || found == nil {
-			continue
+		if found := takes(w.claim, volumes, object, excluded); found != nil {
+			excluded[found.Name] = found
+			matched[i] = keys[found.Name]
 		}
-		excluded[found.Name] = found
-		matched[i] = keys[found.Name]
 	}
 	return matched
+}
+
+// takes is the volume that VolumeBinding binds the claim to, nil if it has one made.
+func takes(c *v1.PersistentVolumeClaim, from []*v1.PersistentVolume, node *v1.Node, excluded map[string]*v1.PersistentVolume) *v1.PersistentVolume {
+	found, err := storagehelpers.FindMatchingVolume(c, from, node, excluded, true, true)
+	if err != nil {
+		return nil // a selector that cannot be read: VolumeBinding refuses the claim
+	}
+	return found
+}
+
+// rivals are the claims that other scheduling cycles have reserved on the node.
+func (l *Ledger) rivals(node string, wants []want) []*v1.PersistentVolumeClaim {
+	var rivals []*v1.PersistentVolumeClaim
+	for _, h := range l.holders {
+		for _, k := range h.keys {
+			e := l.entries[k]
+			if e.claim == nil || !slices.ContainsFunc(e.holds, func(h hold) bool { return h.node == node }) ||
+				slices.ContainsFunc(wants, func(w want) bool { return w.key == k }) {
+				continue
+			}
+			claim, err := l.caches.Claims.PersistentVolumeClaims(e.claim.name.Namespace).Get(e.claim.name.Name)
+			if err == nil {
+				rivals = append(rivals, claim)
+			}
+		}
+	}
+	return rivals
+}
+
+// decided tells whether the API says already that the volume will be on the
+// node, so that VolumeBinding looks for no other. A reservation does not.
+func (l *Ledger) decided(k key, node string) bool {
+	e, ok := l.entries[k]
+	return ok && slices.ContainsFunc(e.charges, func(c charge) bool { return c.node == node && !c.reserved })
 }
 
 // bySize are the indexes of the wants in the order in which VolumeBinding

@@ -25,6 +25,9 @@ const (
 	ReasonPoolMissing
 	// ReasonDriverNotRegistered: the driver is not in the node's CSINode.
 	ReasonDriverNotRegistered
+	// ReasonPlacedElsewhere: the claim names another node, or is bound there.
+	// VolumeBinding refuses such nodes too, a little later perhaps.
+	ReasonPlacedElsewhere
 	// ReasonNotSynced: the books are not complete yet after a start.
 	ReasonNotSynced
 	// ReasonPoolUnknown: no node has the pool.
@@ -71,6 +74,8 @@ func (r Reason) texts() [2]string {
 		return [2]string{"pool_missing", "node(s) had not the local volume pool"}
 	case ReasonDriverNotRegistered:
 		return [2]string{"driver_not_registered", "node(s) had not the local volume driver"}
+	case ReasonPlacedElsewhere:
+		return [2]string{"placed_elsewhere", "node(s) were not the one that the claim's local volume was placed on"}
 	case ReasonNotSynced:
 		return [2]string{"not_synced", "local volumes are not all known yet"}
 	case ReasonPoolUnknown:

@@ -62,7 +62,7 @@ func (p *LocalCapacity) unreserve(ctx context.Context, c *cycle, pod *v1.Pod) {
 			klog.FromContext(ctx).Error(err, "A reservation could not be taken back", "pod", klog.KObj(pod), "driver", l.driver)
 		}
 		for _, u := range unsettled {
-			p.shared.settler.add(l, u)
+			p.shared.settle(l, u)
 		}
 	}
 }
@@ -73,11 +73,17 @@ func (p *LocalCapacity) PostBind(ctx context.Context, state framework.CycleState
 	if s == nil {
 		return
 	}
+	wake := false
 	for i := range s.drivers {
 		l := s.drivers[i].books.ledger
-		if err := l.Bound(pod); err != nil {
+		released, err := l.Bound(pod)
+		if err != nil {
 			klog.FromContext(ctx).Error(err, "A reservation could not be ended", "pod", klog.KObj(pod), "driver", l.driver)
 		}
+		wake = wake || released
 	}
 	p.shared.waiting.forget(pod.UID)
+	if wake {
+		p.shared.waiting.wake(klog.FromContext(ctx))
+	}
 }

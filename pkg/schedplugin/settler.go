@@ -15,6 +15,9 @@ import (
 const (
 	// settleDelay is given to a write that was under way when its cycle failed.
 	settleDelay = time.Second
+	// volumeDelay is given to a provisioner that may be making a volume for a
+	// claim that was deleted.
+	volumeDelay = 10 * time.Second
 	// settleTimeout bounds one question to the API.
 	settleTimeout = 10 * time.Second
 	// After an error, the API is asked again after settleBackoff, twice that, and
@@ -41,7 +44,13 @@ func newSettler(client clientset.Interface, w *waiting) *settler {
 		workqueue.NewTypedItemExponentialFailureRateLimiter[question](settleBackoff, maxSettleBackoff))}
 }
 
-func (s *settler) add(l *Ledger, u Unsettled) { s.queue.AddAfter(question{l, u}, settleDelay) }
+func (s *settler) add(l *Ledger, u Unsettled) {
+	delay := settleDelay
+	if u.Volume != "" {
+		delay = volumeDelay
+	}
+	s.queue.AddAfter(question{l, u}, delay)
+}
 
 // run works one question at a time, which bounds the load on the API, until the
 // context ends.
@@ -80,20 +89,29 @@ func (s *settler) answer(ctx context.Context, q question) {
 	}
 }
 
-// written asks the API whether the claim, or the pod, names a node. One that is
-// gone, or has come back as another, does not.
+// written asks the API whether there is, or will be, an event that tells the
+// ledger more: the claim or the pod names a node, the volume exists.
 func (s *settler) written(ctx context.Context, u Unsettled) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
+	if u.Volume != "" {
+		_, err := s.client.CoreV1().PersistentVolumes().Get(ctx, u.Volume, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return true, err
+	}
 	if u.Claim != "" {
 		claim, err := s.client.CoreV1().PersistentVolumeClaims(u.Name.Namespace).Get(ctx, u.Name.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return false, nil
+			// It may have been written, and a volume made, before it was deleted: the
+			// ledger sees to that when the cache shows the deletion.
+			return true, nil
 		}
 		if err != nil {
 			return false, err
 		}
-		return claim.UID == u.Claim && (claim.Annotations[storagehelpers.AnnSelectedNode] != "" || claim.Spec.VolumeName != ""), nil
+		return claim.UID != u.Claim || claim.Annotations[storagehelpers.AnnSelectedNode] != "" || claim.Spec.VolumeName != "", nil
 	}
 	pod, err := s.client.CoreV1().Pods(u.Name.Namespace).Get(ctx, u.Name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

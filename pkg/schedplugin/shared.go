@@ -22,8 +22,11 @@ type shared struct {
 	mu      sync.Mutex
 	drivers map[string]*driverBooks
 	waiting *waiting
-	settler *settler
 	metrics *collector
+	// settle has the API asked what became of a claim; the answer goes to the ledger.
+	settle func(*Ledger, Unsettled)
+	// released takes one word that bytes were freed which no event tells of.
+	released chan struct{}
 }
 
 // driverBooks are a driver's ledger and the way its informers feed it.
@@ -42,16 +45,37 @@ type driverBooks struct {
 
 func newShared(ctx context.Context, handle framework.Handle) (*shared, error) {
 	factory := handle.SharedInformerFactory()
-	s := &shared{informers: factory, drivers: map[string]*driverBooks{}}
+	s := &shared{informers: factory, drivers: map[string]*driverBooks{}, released: make(chan struct{}, 1)}
 	s.waiting = newWaiting(handle, factory.Core().V1().Pods().Lister(), time.Now)
 	s.metrics = newCollector(s)
 	if err := s.metrics.register(); err != nil {
 		// Another scheduler in this process (a test) has registered before.
 		klog.FromContext(ctx).V(2).Info("Metrics are not exported", "plugin", Name, "err", err)
 	}
-	s.settler = newSettler(handle.ClientSet(), s.waiting)
-	go s.settler.run(ctx)
+	settler := newSettler(handle.ClientSet(), s.waiting)
+	s.settle = settler.add
+	go settler.run(ctx)
+	go s.wakeReleased(ctx)
 	return s, nil
+}
+
+// wakeReleased wakes pods when a ledger says so, which it does under its lock.
+func (s *shared) wakeReleased(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.released:
+			s.waiting.wake(klog.FromContext(ctx))
+		}
+	}
+}
+
+func (s *shared) release() {
+	select {
+	case s.released <- struct{}{}:
+	default: // said already
+	}
 }
 
 // join returns the driver's books, which all profiles share; so they must agree
@@ -65,7 +89,8 @@ func (s *shared) join(ctx context.Context, driver string, ratios map[string]floa
 		}
 		return b, nil
 	}
-	b := &driverBooks{ratios: ratios, ledger: NewLedger(LedgerOptions{
+	b := &driverBooks{ratios: ratios}
+	b.ledger = NewLedger(LedgerOptions{
 		Driver: driver,
 		Caches: cachesOf(s.informers),
 		Ratio: func(pool string) float64 {
@@ -74,7 +99,9 @@ func (s *shared) join(ctx context.Context, driver string, ratios map[string]floa
 			}
 			return ratios[""]
 		},
-	})}
+		Unsettled: func(u Unsettled) { s.settle(b.ledger, u) },
+		Released:  s.release,
+	})
 	if err := b.feed(ctx, s.informers, s.waiting); err != nil {
 		return nil, fmt.Errorf("driver %s: %w", driver, err)
 	}

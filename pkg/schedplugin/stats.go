@@ -45,7 +45,7 @@ func (l *Ledger) Stats() Stats {
 				if held.settling > 0 {
 					s.Settling++
 				}
-				if oldest.IsZero() || held.since.Before(oldest) {
+				if !held.free && (oldest.IsZero() || held.since.Before(oldest)) {
 					oldest = held.since
 				}
 			}

@@ -60,12 +60,13 @@ func (l *Ledger) syncClaim(name types.NamespacedName) error {
 	e := l.entryOf(k)
 	e.claim = &fact
 	l.claimNames[name] = claim.UID
-	l.dropHolds(k, func(h *hold) bool { return h.answeredBy(fact) })
+	l.answerHolds(k, func(h *hold) bool { return h.answeredBy(fact) })
 	return l.review(k)
 }
 
 // forgetClaim books that the claim is gone, and so nothing can be written to it
-// any more. Its volumes stay until they are gone themselves.
+// any more. Its volumes stay until they are gone themselves, and so does what
+// may become one.
 func (l *Ledger) forgetClaim(name types.NamespacedName, uid types.UID) error {
 	delete(l.claimNames, name)
 	k := claimKey(uid)
@@ -73,8 +74,10 @@ func (l *Ledger) forgetClaim(name types.NamespacedName, uid types.UID) error {
 	if !ok {
 		return nil
 	}
+	if err := l.haunt(k, e); err != nil {
+		return err
+	}
 	e.claim = nil
-	l.dropHolds(k, func(*hold) bool { return true })
 	return l.review(k)
 }
 
@@ -97,10 +100,10 @@ func (l *Ledger) syncClass(name string) error {
 		if before.ours {
 			before.gone = true
 			l.classes[name] = before
-		} else {
-			delete(l.classes, name)
+			return nil
 		}
-		return nil
+		delete(l.classes, name)
+		return l.reviewAll(l.unbound[name])
 	}
 	fact := newClassFact(l.driver, class)
 	l.classes[name] = fact
@@ -133,6 +136,16 @@ func (l *Ledger) syncClaimsOf(class string) error {
 func (l *Ledger) SyncVolume(name string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.syncVolume(name)
+}
+
+func (l *Ledger) syncVolume(name string) error {
+	if dropped, err := l.dropGhosts(name); dropped || err != nil {
+		if err != nil {
+			return err
+		}
+		l.released()
+	}
 	volume, err := l.caches.Volumes.Get(name)
 	gone, err := absent(err)
 	if err != nil {
@@ -160,8 +173,9 @@ func (l *Ledger) SyncVolume(name string) error {
 	e.volumes = append(e.volumes, fact)
 	slices.SortFunc(e.volumes, func(a, b volumeFact) int { return strings.Compare(a.name, b.name) })
 	l.volumeNames[name] = k
-	// The volume is there: what was reserved for it is in its own charge now.
-	l.dropHolds(k, func(*hold) bool { return true })
+	// What was reserved for it is in its own charge now.
+	nodes := l.chargeVolume(nil, e, &fact)
+	l.answerHolds(k, func(h *hold) bool { return charged(nodes, h.node) })
 	if ref := volume.Spec.ClaimRef; fact.claim != "" && e.claim == nil {
 		// The claim was passed over if its class is not ours; its growth counts.
 		if err := l.syncClaim(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}); err != nil {
