@@ -33,6 +33,12 @@ func makeClass(name, pool string, parameters ...string) *storagev1.StorageClass 
 	return c
 }
 
+func immediate(c *storagev1.StorageClass) *storagev1.StorageClass {
+	mode := storagev1.VolumeBindingImmediate
+	c.VolumeBindingMode = &mode
+	return c
+}
+
 // makeNode publishes pools: a name and bytes, and so on.
 func makeNode(name string, pools ...any) *v1.Node {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{},

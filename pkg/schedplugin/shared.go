@@ -127,9 +127,14 @@ func cachesOf(f informers.SharedInformerFactory) Caches {
 
 // awaitSync wakes the pods that came before the books were complete.
 func (s *shared) awaitSync(ctx context.Context, b *driverBooks, start time.Time) {
-	if !cache.WaitForCacheSync(ctx.Done(), b.checkSynced) {
-		return // the scheduler is stopping
+	for _, feed := range b.feeds {
+		select {
+		case <-feed.HasSyncedChecker().Done():
+		case <-ctx.Done():
+			return
+		}
 	}
+	b.synced.Store(true)
 	b.rebuildNanos.Store(int64(time.Since(start)))
 	klog.FromContext(ctx).V(2).Info("Local volumes are known", "plugin", Name, "driver", b.ledger.driver, "duration", time.Since(start))
 	s.waiting.wake(klog.FromContext(ctx))
