@@ -57,7 +57,8 @@ func (l *Ledger) accounts(node string, wants []want, what []adjustment) []accoun
 	var accounts []account
 	for begin := 0; begin < len(wants); {
 		a := account{pool: wants[begin].demand.pool}
-		begin, a.requested, _ = l.group(node, books, wants, begin, what)
+		g := l.group(node, books, wants, begin, what)
+		begin, a.requested = g.end, g.requested
 		a.ratio, a.classes = l.ratio(a.pool), l.classesOf(a.pool)
 		for i := range what {
 			if what[i].ledger == l && what[i].node == node && (what[i].pool == a.pool || what[i].pool == anyPool) {

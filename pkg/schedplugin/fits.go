@@ -32,41 +32,57 @@ func (l *Ledger) fits(node string, wants []want, what []adjustment) (Shortage, b
 
 // judge is Fits for callers that hold the lock.
 func (l *Ledger) judge(node string, wants []want, what []adjustment) (Shortage, bool) {
-	for i := range wants {
-		if l.placedElsewhere(&wants[i], node) {
-			return Shortage{Reason: ReasonPlacedElsewhere}, false
-		}
-	}
 	books := l.nodes[node]
 	for begin := 0; begin < len(wants); {
-		end, requested, count := l.group(node, books, wants, begin, what)
-		if count > 0 && !books.registered() {
+		g := l.group(node, books, wants, begin, what)
+		switch {
+		case g.elsewhere:
+			return Shortage{Reason: ReasonPlacedElsewhere}, false
+		case g.count > 0 && !books.registered():
 			return Shortage{Reason: ReasonDriverNotRegistered}, false
-		}
-		if count > 0 || l.onlyReserved(node, wants[begin:end]) {
-			if short, ok := l.room(node, books, wants[begin].demand.pool, requested, what); !ok {
-				if len(l.offers[node]) == 0 || !l.roomWithOffers(node, wants, begin, end, what) {
-					return short, false
-				}
+		case g.count > 0 || g.reserved:
+			short, ok := l.room(node, books, wants[begin].demand.pool, g.requested, what)
+			if !ok && (len(l.offers[node]) == 0 || !l.roomWithOffers(node, wants, begin, g.end, what)) {
+				return short, false
 			}
 		}
-		begin = end
+		begin = g.end
 	}
 	return Shortage{}, true
 }
 
 func (b *nodeBooks) registered() bool { return b != nil && b.attachable.registered }
 
-// group sums up the wants for one pool, from begin to end.
-func (l *Ledger) group(node string, books *nodeBooks, wants []want, begin int, what []adjustment) (end int, requested int64, count int) {
+// group is what the wants for one pool come to on a node.
+type group struct {
+	// end is the index of the first want after them.
+	end int
+	// requested are the bytes, and count the number, of those that are not
+	// charged to the node yet.
+	requested int64
+	count     int
+	// reserved: one is charged to the node for a reservation, and nothing in the
+	// API says that it will be there.
+	reserved bool
+	// elsewhere: one is placed on another node.
+	elsewhere bool
+}
+
+// group sums up the wants for one pool, from begin on.
+func (l *Ledger) group(node string, books *nodeBooks, wants []want, begin int, what []adjustment) (g group) {
 	pool := wants[begin].demand.pool
-	for end = begin; end < len(wants) && wants[end].demand.pool == pool; end++ {
-		if l.counts(&wants[end], node, what) {
-			requested = saturatingAdd(requested, wants[end].bytesOn(books))
-			count++
+	for g.end = begin; g.end < len(wants) && wants[g.end].demand.pool == pool; g.end++ {
+		w := &wants[g.end]
+		e := l.entries[w.key]
+		here, reserved := e.chargedTo(node)
+		g.reserved = g.reserved || reserved
+		g.elsewhere = g.elsewhere || w.placedElsewhere(e, node, here)
+		if !here && !nominated(w.key, l, node, what) {
+			g.requested = saturatingAdd(g.requested, w.bytesOn(books))
+			g.count++
 		}
 	}
-	return end, requested, count
+	return g
 }
 
 func saturatingAdd(a, b int64) int64 {
@@ -79,54 +95,35 @@ func saturatingAdd(a, b int64) int64 {
 // placedElsewhere tells whether the claim, as the books have it, names another
 // node, or is bound to a volume on another. VolumeBinding refuses that as well;
 // but its caches may lag behind these, and it would then bind another volume.
-func (l *Ledger) placedElsewhere(w *want, node string) bool {
-	e, ok := l.entries[w.key]
-	if !ok || e.claim == nil {
+func (w *want) placedElsewhere(e *entry, node string, here bool) bool {
+	if e == nil || e.claim == nil {
 		return w.selectedNode != "" && w.selectedNode != node
 	}
 	if e.claim.volumeName != "" {
-		return len(e.volumes) > 0 && !l.chargedTo(w.key, node)
+		return len(e.volumes) > 0 && !here
 	}
 	return e.claim.selectedNode != "" && e.claim.selectedNode != node
 }
 
-// counts tells whether the want needs bytes of the node that are not charged yet.
-func (l *Ledger) counts(w *want, node string, what []adjustment) bool {
-	if l.chargedTo(w.key, node) {
-		return false
-	}
-	for i := range what {
-		if what[i].key == w.key && what[i].node == node && what[i].ledger == l {
-			return false // a nominated pod shares the claim
-		}
-	}
-	return true
-}
-
-// onlyReserved tells whether one of the wants is charged to the node for a
-// reservation, and nothing in the API says that it will be there.
-func (l *Ledger) onlyReserved(node string, wants []want) bool {
-	for i := range wants {
-		e, ok := l.entries[wants[i].key]
-		if !ok {
-			continue
-		}
-		for j := range e.charges {
-			if e.charges[j].node == node && e.charges[j].reserved {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func (l *Ledger) chargedTo(k key, node string) bool {
-	e, ok := l.entries[k]
-	if !ok {
-		return false
+// chargedTo tells whether the volume is charged to the node, and whether only
+// for a reservation. e may be nil.
+func (e *entry) chargedTo(node string) (here, reserved bool) {
+	if e == nil {
+		return false, false
 	}
 	for i := range e.charges {
 		if e.charges[i].node == node {
+			here, reserved = true, reserved || e.charges[i].reserved
+		}
+	}
+	return here, reserved
+}
+
+// nominated tells whether a pod that is nominated for the node wants the same
+// volume: its bytes are in the what-if already.
+func nominated(k key, l *Ledger, node string, what []adjustment) bool {
+	for i := range what {
+		if what[i].key == k && what[i].node == node && what[i].ledger == l {
 			return true
 		}
 	}
@@ -168,13 +165,13 @@ func (l *Ledger) remaining(node string, wants []want, visit func(pool string, by
 	books := l.nodes[node]
 	for begin := 0; begin < len(wants); {
 		pool := wants[begin].demand.pool
-		end, requested, _ := l.group(node, books, wants, begin, nil)
-		begin = end
+		g := l.group(node, books, wants, begin, nil)
+		begin = g.end
 		if books == nil {
 			continue
 		}
 		if book, ok := books.pools[pool]; ok {
-			visit(pool, max(book.limit-book.used-books.anyPool-requested, 0))
+			visit(pool, max(book.limit-book.used-books.anyPool-g.requested, 0))
 		}
 	}
 }

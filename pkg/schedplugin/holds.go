@@ -102,12 +102,12 @@ func (l *Ledger) fullPools(node string, wants []want) map[string]bool {
 	full, books := map[string]bool{}, l.nodes[node]
 	for begin := 0; begin < len(wants); {
 		pool := wants[begin].demand.pool
-		end, requested, count := l.group(node, books, wants, begin, nil)
-		if count > 0 {
-			_, ok := l.room(node, books, pool, requested, nil)
+		g := l.group(node, books, wants, begin, nil)
+		if g.count > 0 {
+			_, ok := l.room(node, books, pool, g.requested, nil)
 			full[pool] = !ok
 		}
-		begin = end
+		begin = g.end
 	}
 	return full
 }

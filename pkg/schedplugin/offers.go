@@ -47,7 +47,8 @@ func (l *Ledger) roomWithOffers(node string, wants []want, begin, end int, what 
 	matched := l.matchOffers(node, wants)
 	books, requested := l.nodes[node], int64(0)
 	for i := begin; i < end; i++ {
-		if matched[i] == "" && l.counts(&wants[i], node, what) {
+		here, _ := l.entries[wants[i].key].chargedTo(node)
+		if matched[i] == "" && !here && !nominated(wants[i].key, l, node, what) {
 			requested = saturatingAdd(requested, wants[i].bytesOn(books))
 		}
 	}
@@ -127,8 +128,8 @@ func (l *Ledger) rivals(node string, wants []want) []*v1.PersistentVolumeClaim {
 // decided tells whether the API says already that the volume will be on the
 // node, so that VolumeBinding looks for no other. A reservation does not.
 func (l *Ledger) decided(k key, node string) bool {
-	e, ok := l.entries[k]
-	return ok && slices.ContainsFunc(e.charges, func(c charge) bool { return c.node == node && !c.reserved })
+	here, reserved := l.entries[k].chargedTo(node)
+	return here && !reserved
 }
 
 // bySize are the indexes of the wants in the order in which VolumeBinding

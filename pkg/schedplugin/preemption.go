@@ -88,7 +88,8 @@ func (l *Ledger) wouldCharge(wants []want, node string) []adjustment {
 	defer l.mu.RUnlock()
 	var what []adjustment
 	for i := range wants {
-		if w := &wants[i]; l.counts(w, node, nil) {
+		w := &wants[i]
+		if here, _ := l.entries[w.key].chargedTo(node); !here {
 			what = append(what, adjustment{ledger: l, key: w.key, node: node, pool: w.demand.pool, bytes: w.bytesOn(l.nodes[node])})
 		}
 	}
