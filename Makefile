@@ -51,7 +51,7 @@ image: ## build the container image with docker or buildah (IMAGE=name, ARCH=arm
 ##  Test
 
 .PHONY: test
-test: ## all tests; installs what they need on Debian and Ubuntu (at most 20 minutes on two cores)
+test: ## all tests; installs what they need on Debian and Ubuntu (about 20 minutes on two cores)
 	@hack/test
 
 .PHONY: test-unit
