@@ -244,7 +244,7 @@ func (w *world) reclaim() {
 }
 
 func (v volumeBuilder) host() string {
-	host, _ := volumeHost(testDriver, v.PersistentVolume)
+	host, _ := capacity.VolumeHost(testDriver, v.PersistentVolume)
 	return strings.TrimPrefix(host, "host-")
 }
 
