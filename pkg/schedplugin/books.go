@@ -72,7 +72,7 @@ func (l *Ledger) lookElsewhere(e *entry) error {
 	if err != nil || gone {
 		return err
 	}
-	e.elsewhere = volume.Spec.CSI == nil || volume.Spec.CSI.Driver != l.driver
+	e.elsewhere = !isOurs(l.driver, volume)
 	return nil
 }
 

@@ -1,8 +1,6 @@
 package schedplugin
 
 import (
-	"fmt"
-
 	"github.com/csi-local/csi-local/pkg/capacity"
 )
 
@@ -76,21 +74,19 @@ func inlineDemand(attributes map[string]string) (demand, error) {
 // they cannot be read, at least the capacity is charged, to the pool they name
 // or to any.
 func volumeDemand(attributes map[string]string, capacityBytes int64) demand {
+	d := demand{pool: attributes[capacity.ParamPool], requestedBytes: max(capacityBytes, 1)}
+	switch layout := capacity.Layout(attributes[capacity.ParamLayout]); layout {
+	case "", capacity.LayoutLinear, capacity.LayoutThin:
+		return d // nearly all: a thin volume takes what a linear one does
+	}
 	known := map[string]string{}
 	for _, key := range [...]string{capacity.ParamPool, capacity.ParamLayout, capacity.ParamStripes, capacity.ParamMirrors} {
-		if value, ok := attributes[key]; ok && value != string(capacity.LayoutThin) {
+		if value, ok := attributes[key]; ok {
 			known[key] = value
 		}
 	}
-	d, err := classDemand(known)
-	if err != nil {
-		d = demand{pool: attributes[capacity.ParamPool]}
+	if read, err := classDemand(known); err == nil {
+		d.shape = read.shape
 	}
-	d.requestedBytes = max(capacityBytes, 1)
 	return d
-}
-
-// String is for logs.
-func (d demand) String() string {
-	return fmt.Sprintf("%s %s %s", d.pool, d.shape.Layout, humanBytes(d.requestedBytes))
 }

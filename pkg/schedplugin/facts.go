@@ -90,14 +90,18 @@ type volumeFact struct {
 	offer *v1.PersistentVolume
 }
 
+func isOurs(driver string, v *v1.PersistentVolume) bool {
+	return v.Spec.CSI != nil && v.Spec.CSI.Driver == driver
+}
+
 func newVolumeFact(driver string, v *v1.PersistentVolume) (f volumeFact, ours bool) {
-	source := v.Spec.CSI
-	if source == nil || source.Driver != driver {
+	if !isOurs(driver, v) {
 		return volumeFact{}, false
 	}
+	source := v.Spec.CSI
 	size := v.Spec.Capacity[v1.ResourceStorage]
 	f = volumeFact{name: v.Name, class: storagehelpers.GetPersistentVolumeClass(v), demand: volumeDemand(source.VolumeAttributes, size.Value())}
-	f.host, f.byHostname = volumeHost(driver, v)
+	f.host, f.byHostname = capacity.VolumeHost(driver, v)
 	if v.Spec.ClaimRef != nil {
 		f.claim = v.Spec.ClaimRef.UID
 	}
@@ -105,32 +109,6 @@ func newVolumeFact(driver string, v *v1.PersistentVolume) (f volumeFact, ours bo
 		f.offer = v
 	}
 	return f, true
-}
-
-// volumeHost finds the node of a PersistentVolume: by its required node
-// affinity for this driver's topology key, else by its hostname, in the node
-// affinity or as the label kubernetes.io/hostname.
-func volumeHost(driver string, v *v1.PersistentVolume) (host string, byHostname bool) {
-	var hostname string
-	if v.Spec.NodeAffinity != nil && v.Spec.NodeAffinity.Required != nil {
-		for _, term := range v.Spec.NodeAffinity.Required.NodeSelectorTerms {
-			for _, e := range term.MatchExpressions {
-				if e.Operator != v1.NodeSelectorOpIn || len(e.Values) != 1 {
-					continue
-				}
-				switch e.Key {
-				case capacity.TopologyKey(driver):
-					return e.Values[0], false
-				case v1.LabelHostname:
-					hostname = e.Values[0]
-				}
-			}
-		}
-	}
-	if hostname == "" {
-		hostname = v.Labels[v1.LabelHostname]
-	}
-	return hostname, hostname != ""
 }
 
 // inlineFact is one inline volume of a pod that has a node.

@@ -14,6 +14,8 @@ import (
 // nodeFact is what a Node says of its pools.
 type nodeFact struct {
 	hostname string
+	// pools and report are the annotations as they stand.
+	pools, report string
 	// published tells that the annotation is there.
 	published bool
 	// allocatable are the pools' bytes; bad are the pools whose figure cannot
@@ -25,14 +27,23 @@ type nodeFact struct {
 	extentSizes map[string]int64
 }
 
-func newNodeFact(driver string, n *v1.Node) nodeFact {
-	f := nodeFact{hostname: n.Labels[v1.LabelHostname], extentSizes: extentSizes(n.Annotations[capacity.ReportAnnotation(driver)])}
-	value, ok := n.Annotations[capacity.PoolsAnnotation(driver)]
-	if !ok {
-		return f
+// newNodeFact reads a Node. What was read before is taken over where the
+// annotations have not changed, because Nodes change often and these do not.
+func newNodeFact(driver string, n *v1.Node, before nodeFact) nodeFact {
+	value, published := n.Annotations[capacity.PoolsAnnotation(driver)]
+	f := nodeFact{hostname: n.Labels[v1.LabelHostname], pools: value, report: n.Annotations[capacity.ReportAnnotation(driver)], published: published}
+	if f.report == before.report {
+		f.extentSizes = before.extentSizes
+	} else {
+		f.extentSizes = extentSizes(f.report)
 	}
-	f.published = true
-	f.allocatable, f.bad, f.err = capacity.DecodePools(value)
+	switch {
+	case !published:
+	case before.published && before.pools == value:
+		f.allocatable, f.bad, f.err = before.allocatable, before.bad, before.err
+	default:
+		f.allocatable, f.bad, f.err = capacity.DecodePools(value)
+	}
 	return f
 }
 
@@ -65,8 +76,7 @@ func extentSizes(report string) map[string]int64 {
 
 // publishesLike tells whether two nodes say the same of their pools.
 func (f nodeFact) publishesLike(other nodeFact) bool {
-	return f.published == other.published && (f.err == nil) == (other.err == nil) && maps.Equal(f.allocatable, other.allocatable) &&
-		len(f.bad) == len(other.bad) && maps.Equal(f.extentSizes, other.extentSizes)
+	return f.published == other.published && f.pools == other.pools && maps.Equal(f.extentSizes, other.extentSizes)
 }
 
 // attachable is the volume count that the node's CSINode gives the driver.

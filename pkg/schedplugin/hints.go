@@ -39,9 +39,9 @@ func (p *LocalCapacity) afterNode(e event) (bool, error) {
 	}
 	return p.any(func(b *driverBooks) (bool, error) {
 		driver := b.ledger.driver
-		now := newNodeFact(driver, after)
+		now := newNodeFact(driver, after, nodeFact{})
 		moved := before != nil && before.Labels[v1.LabelHostname] != now.hostname
-		if before != nil && !moved && newNodeFact(driver, before).publishesLike(now) {
+		if before != nil && !moved && newNodeFact(driver, before, nodeFact{}).publishesLike(now) {
 			return false, nil
 		}
 		if err := b.sync(e, func(_, name string) error { return b.ledger.SyncNode(name) }); err != nil {

@@ -272,6 +272,9 @@ func (l *Ledger) haunt(k key, e *entry) error {
 
 // dropGhosts ends what haunt began: the volume was seen, or there is none.
 func (l *Ledger) dropGhosts(volume string) (dropped bool, err error) {
+	if len(l.unseen[volume]) == 0 {
+		return false, nil
+	}
 	var problems []error
 	for _, k := range slices.Collect(maps.Keys(l.unseen[volume])) {
 		dropped = l.dropHolds(k, func(h *hold) bool { return h.volume == volume }) || dropped

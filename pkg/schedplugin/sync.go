@@ -28,6 +28,9 @@ func absent(err error) (bool, error) {
 // reviewAll reviews keys in any order: what one entry is charged does not
 // depend on another.
 func (l *Ledger) reviewAll(keys map[key]struct{}) error {
+	if len(keys) == 0 {
+		return nil
+	}
 	var problems []error
 	for _, k := range slices.Collect(maps.Keys(keys)) {
 		problems = append(problems, l.review(k))
@@ -61,6 +64,15 @@ func (l *Ledger) syncClaim(name types.NamespacedName) error {
 	e.claim = &fact
 	l.claimNames[name] = claim.UID
 	l.answerHolds(k, func(h *hold) bool { return h.answeredBy(fact) })
+	if fact.volumeName != "" && len(e.volumes) == 0 {
+		// Its volume may be in the cache already; then the claim needs no place in
+		// the indexes until the volume's own event.
+		if v, err := l.caches.Volumes.Get(fact.volumeName); err == nil && isOurs(l.driver, v) {
+			if err := l.syncVolume(fact.volumeName); err != nil {
+				return err
+			}
+		}
+	}
 	return l.review(k)
 }
 

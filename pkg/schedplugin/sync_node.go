@@ -22,12 +22,12 @@ func (l *Ledger) SyncNode(name string) error {
 	if err != nil {
 		return err
 	}
-	var fact nodeFact
-	if !gone {
-		fact = newNodeFact(l.driver, node)
-	}
 	books := l.booksOf(name)
 	before := books.fact
+	var fact nodeFact
+	if !gone {
+		fact = newNodeFact(l.driver, node, before)
+	}
 	books.fact, books.present, books.attachable = fact, !gone || !csiGone, attachable{}
 	if !csiGone {
 		books.attachable = newAttachable(l.driver, csiNode)
