@@ -217,7 +217,7 @@ func (l *Ledger) chargeVolume(charges []charge, e *entry, v *volumeFact) []charg
 	if class := l.classes[v.class]; d.pool == anyPool && class.ours && class.err == nil {
 		d.pool = class.demand.pool
 	}
-	if e.claim != nil {
+	if e.claim != nil && e.claim.volumeName == v.name {
 		d.requestedBytes = max(d.requestedBytes, e.claim.requestedBytes)
 	}
 	if v.host == "" {

@@ -40,10 +40,16 @@ func baseObjects(more ...metav1.Object) []metav1.Object {
 }
 
 func TestBooks_Hazards(t *testing.T) {
+	for _, h := range slices.Concat(chargedHazards(), placedHazards(), offerHazards(), refusedHazards()) {
+		t.Run(h.name, h.run)
+	}
+}
+
+// chargedHazards: what is charged, once.
+func chargedHazards() []hazard {
 	a, b, c := makeClaim("a", "ssd", 6*gib), makeClaim("b", "ssd-too", 4*gib), makeClaim("c", "ssd", 5*gib)
 	wantsC := makePod("p").claiming("c")
-	hdd := makeNode("n3", "pool-hdd", 100*gib)
-	for _, h := range []hazard{
+	return []hazard{
 		{name: "two classes share a pool",
 			objects: baseObjects(a.selected("n1"), b.selected("n1"), c), used: map[string]int64{"n1 pool-ssd": 10 * gib},
 			pod: wantsC, accepted: []string{"n2"}},
@@ -66,6 +72,17 @@ func TestBooks_Hazards(t *testing.T) {
 			used: map[string]int64{"n1 pool-ssd": 6 * gib}, pod: wantsC, accepted: []string{"n2"}},
 		{name: "a claim and its volume are one",
 			objects: baseObjects(a.selected("n1").bound("v"), makeVolume("v", "pool-ssd", "n1", 6*gib).of(a)), used: map[string]int64{"n1 pool-ssd": 6 * gib}},
+		{name: "the volume that was made for a claim is the one on its way",
+			objects: baseObjects(a.selected("n1"), makeVolume("pvc-uid-a", "pool-ssd", "n1", 6*gib).of(a)), used: map[string]int64{"n1 pool-ssd": 6 * gib}},
+		{name: "a volume that exists was chosen for one pod, a new one for another pod with the same claim",
+			objects: baseObjects(a.selected("n2"), makeVolume("s", "pool-ssd", "n1", 6*gib).of(a)), used: map[string]int64{"n1 pool-ssd": 6 * gib, "n2 pool-ssd": 6 * gib}},
+		{name: "the same on one node",
+			objects: baseObjects(makeClaim("c", "ssd", 4*gib).selected("n1"), makeVolume("s", "pool-ssd", "n1", 5*gib).of(c)), used: map[string]int64{"n1 pool-ssd": 9 * gib}},
+		{name: "two volumes of one claim",
+			objects: baseObjects(makeVolume("s", "pool-ssd", "n1", 2*gib).of(a), makeVolume("t", "pool-ssd", "n1", gib).of(a)), used: map[string]int64{"n1 pool-ssd": 3 * gib}},
+		{name: "a claim grows the volume it is bound to, not another one of its own",
+			objects: baseObjects(a.bound("v"), makeVolume("v", "pool-ssd", "n2", 4*gib).of(a), makeVolume("s", "pool-ssd", "n1", 2*gib).of(a)),
+			used:    map[string]int64{"n1 pool-ssd": 2 * gib, "n2 pool-ssd": 6 * gib}},
 		{name: "several claims of a pod go together",
 			objects: baseObjects(a, b, makeClaim("d", "ssd", gib)), pod: makePod("p").claiming("a", "b", "d"), accepted: nil},
 		{name: "several claims that fit exactly",
@@ -81,6 +98,15 @@ func TestBooks_Hazards(t *testing.T) {
 		{name: "inline volumes of running pods, and of finished ones",
 			objects: baseObjects(makePod("r").inline("pool-ssd", 6*gib).on("n1"), finishedPod(makePod("f").inline("pool-ssd", 6*gib).on("n2")), c),
 			used:    map[string]int64{"n1 pool-ssd": 6 * gib, "n2 pool-ssd": 0}, pod: wantsC, accepted: []string{"n2"}},
+	}
+}
+
+// placedHazards: where it is charged, and how much.
+func placedHazards() []hazard {
+	a, c := makeClaim("a", "ssd", 6*gib), makeClaim("c", "ssd", 5*gib)
+	wantsC := makePod("p").claiming("c")
+	hdd := makeNode("n3", "pool-hdd", 100*gib)
+	return []hazard{
 		{name: "selected-node removed after ResourceExhausted",
 			objects: baseObjects(a.selected("n1").unselected(), c), used: map[string]int64{"n1 pool-ssd": 0}, pod: wantsC, accepted: []string{"n1", "n2"}},
 		{name: "selected-node of a deleted node is held apart",
@@ -111,6 +137,14 @@ func TestBooks_Hazards(t *testing.T) {
 		{name: "driver not in CSINode", objects: []metav1.Object{ssdNode("n1"), ssdNode("n2"), makeCSINode("n2"), makeClass("ssd", "pool-ssd"), c}, pod: wantsC, accepted: []string{"n2"}},
 		{name: "pool on some nodes only", objects: append(baseObjects(c), hdd, makeCSINode("n3")), pod: wantsC, accepted: []string{"n1", "n2"}},
 		{name: "pool on no node", objects: baseObjects(makeClass("nvme", "pool-nvme"), makeClaim("c", "nvme", gib)), pod: wantsC, refusal: ReasonPoolUnknown},
+	}
+}
+
+// offerHazards: volumes that exist and are bound to no claim.
+func offerHazards() []hazard {
+	a, c := makeClaim("a", "ssd", 6*gib), makeClaim("c", "ssd", 5*gib)
+	wantsC := makePod("p").claiming("c")
+	return []hazard{
 		{name: "static volume lets a claim onto a full node",
 			objects: baseObjects(makeVolume("v", "pool-ssd", "n1", 4*gib).of(a), makeVolume("s", "pool-ssd", "n1", 6*gib).class("ssd"), c),
 			used:    map[string]int64{"n1 pool-ssd": 10 * gib}, pod: wantsC, accepted: []string{"n1", "n2"}},
@@ -120,6 +154,14 @@ func TestBooks_Hazards(t *testing.T) {
 		{name: "static volume serves one claim only",
 			objects: baseObjects(makeVolume("v", "pool-ssd", "n1", 4*gib), makeVolume("s", "pool-ssd", "n1", 6*gib).class("ssd"), makeClaim("d", "ssd", 3*gib), c),
 			pod:     makePod("p").claiming("c", "d"), accepted: []string{"n2"}},
+	}
+}
+
+// refusedHazards: what no node can run, and what is none of this plugin's business.
+func refusedHazards() []hazard {
+	c := makeClaim("c", "ssd", 5*gib)
+	wantsC := makePod("p").claiming("c")
+	return []hazard{
 		{name: "claim without a class, for a static volume (deckhouse/sds-node-configurator#256)",
 			objects: baseObjects(makeClaim("c", "", 100*gib)), pod: wantsC, accepted: []string{"n1", "n2"}},
 		{name: "claim of a missing class", objects: baseObjects(makeClaim("c", "gone", gib)), pod: wantsC, refusal: ReasonClassMissing},
@@ -133,8 +175,6 @@ func TestBooks_Hazards(t *testing.T) {
 		{name: "lost claim", objects: baseObjects(c.phase(v1.ClaimLost)), pod: wantsC, refusal: ReasonClaimUnusable},
 		{name: "inline volume with an unknown attribute", objects: baseObjects(), pod: oddInline(makePod("p").inline("pool-ssd", gib)), refusal: ReasonInlineUnreadable},
 		{name: "inline volume of another driver is not ours", objects: baseObjects(), pod: otherInline(makePod("p").inline("pool-ssd", 100*gib)), accepted: []string{"n1", "n2"}},
-	} {
-		t.Run(h.name, h.run)
 	}
 }
 
