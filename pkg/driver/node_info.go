@@ -38,18 +38,21 @@ func (s *nodeServer) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi
 }
 
 // MaxVolumesPerNode is how many volumes of this driver the node can use in
-// total: those in use and the slots that are left. Whoever publishes the number
-// must take it from here, so that NodeGetInfo and CSINode agree.
+// total: the configured number, or what LVM can hold if that is less. Whoever
+// publishes the number must take it from here, so that NodeGetInfo and CSINode agree.
 //
-// It does not fall below what is in use when the limit was lowered, and it is
+// It does not fall below what is in use when a limit was lowered, and it is
 // at least 1, because to Kubernetes 0 means "no limit".
 func (d *Driver) MaxVolumesPerNode() (int64, error) {
 	inUse, err := d.volumesInUse()
 	if err != nil {
 		return 0, err
 	}
-	left := max(d.maxVolumes-inUse, 0)
-	return max(inUse+left, 1), nil
+	limit := d.maxVolumes
+	if inv := d.lastInventory.Load(); inv != nil {
+		limit = min(limit, inv.slots(d.pools()))
+	}
+	return max(inUse, limit, 1), nil
 }
 
 // volumesInUse counts the volumes of this driver that are mounted or bound on

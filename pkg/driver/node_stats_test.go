@@ -188,6 +188,52 @@ func TestNodeInfo_MaxVolumesIsATotal(t *testing.T) {
 	}
 }
 
+// LVM may take fewer volumes than were configured. Volumes of ours that come and go
+// change nothing; both who publish say the same, and never 0.
+func TestNodeInfo_MaxVolumesIsWhatLVMTakes(t *testing.T) {
+	b := drivertest.ForTest(t, drivertest.Options{MaxVolumes: 10})
+	want := func(when string, count int64) {
+		t.Helper()
+		must(t, b.Driver.RefreshPools(t.Context()))
+		resp, err := b.Node.NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+		must(t, err)
+		fromDriver, err := b.Driver.MaxVolumesPerNode()
+		must(t, err)
+		if fromDriver != count || resp.GetMaxVolumesPerNode() != count {
+			t.Errorf("%s: the driver says %d, NodeGetInfo %d; want %d", when, fromDriver, resp.GetMaxVolumesPerNode(), count)
+		}
+	}
+	foreign := func(name string) {
+		t.Helper()
+		_, err := b.LVM.Create(t.Context(), lvm.CreateRequest{Ref: lvm.Ref{VolumeGroup: "vgA", Name: name}, SegmentType: lvm.SegLinear, SizeBytes: 4 * mib})
+		must(t, err)
+	}
+	want("no limit of LVM", 10)
+	must(t, b.Machine.LimitVolumes("vgA", 5))
+	want("LVM takes 5", 5)
+	var volumes []*testVolume
+	for i := range 3 {
+		volumes = append(volumes, mustVolume(t, b, "vol"+string(rune('a'+i)), 4*mib, blockCap(writer)))
+		must(t, volumes[i].stage(t.Context()))
+		want("with volumes of ours", 5)
+	}
+	foreign("theirs")
+	want("with a volume of others", 4)
+	foreign("too")
+	want("nothing more fits", 3)
+	_, err := newVolume(t.Context(), b, "vold", 4*mib, blockCap(writer))
+	wantCode(t, err, codes.ResourceExhausted)
+	for _, v := range volumes {
+		must(t, v.unstage(t.Context()))
+		must(t, v.remove(t.Context()))
+		want("volumes of ours go", 3)
+	}
+	for _, name := range []string{"c", "d", "e"} {
+		foreign(name)
+	}
+	want("others took all", 1)
+}
+
 func TestNodeInfo_NodeAndTopology(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	resp, err := b.Node.NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})

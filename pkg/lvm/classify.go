@@ -31,6 +31,7 @@ func patterns() []pattern {
 		{"Insufficient suitable allocatable extents", ErrNoSpace},
 		{"Insufficient free space", ErrNoSpace},
 		{"exceeds maximum metadata size", ErrNoSpace},
+		{"Maximum number of logical volumes", ErrNoSpace},
 		{"must not exceed number of physical volumes", ErrNoSpace},
 		{"Free space in pool", ErrThinPoolFull},
 		{"Cannot create new thin volume, free space in thin pool", ErrThinPoolFull},

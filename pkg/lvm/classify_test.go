@@ -111,6 +111,7 @@ func TestClassify_LVMsOwnWords(t *testing.T) {
 		`Insufficient suitable allocatable extents for logical volume r3: 33 more required`:                ErrNoSpace,
 		`Insufficient free space: 9975 extents needed, but only 878 available`:                             ErrNoSpace,
 		`VG vgm 70 metadata on /dev/ubdb (523109 bytes) exceeds maximum metadata size (521472 bytes)`:      ErrNoSpace,
+		`Maximum number of logical volumes (6) reached in volume group vgA`:                                ErrNoSpace,
 		`Number of stripes (3) must not exceed number of physical volumes (2)`:                             ErrNoSpace,
 		`Free space in pool vgB/full is above threshold, new volumes are not allowed.`:                     ErrThinPoolFull,
 		`Cannot create new thin volume, free space in thin pool vgB/full reached threshold.`:               ErrThinPoolFull,

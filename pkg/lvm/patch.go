@@ -33,6 +33,7 @@ func withVolume(s *State, lv LogicalVolume) *State {
 			vg.LogicalVolumes[i] = lv
 		} else {
 			vg.LogicalVolumes = slices.Insert(vg.LogicalVolumes, i, lv)
+			vg.growMetadata(MetadataBytesPerVolume)
 		}
 		vg.take(lv.FootprintExtents)
 	})
@@ -45,6 +46,7 @@ func withoutVolume(s *State, ref Ref) *State {
 		if found {
 			vg.free(vg.LogicalVolumes[i].FootprintExtents)
 			vg.LogicalVolumes = slices.Delete(vg.LogicalVolumes, i, i+1)
+			vg.growMetadata(-MetadataBytesPerVolume)
 		}
 	})
 }
@@ -62,6 +64,13 @@ func (g *VolumeGroup) take(n int64) {
 		disk.FreeExtents -= here
 		disk.LargestFreeRun = min(disk.LargestFreeRun, disk.FreeExtents)
 		n -= here
+	}
+}
+
+// growMetadata is a guess until the next report.
+func (g *VolumeGroup) growMetadata(bytes int64) {
+	if g.MetadataFreeBytes >= 0 {
+		g.MetadataFreeBytes = max(0, g.MetadataFreeBytes-bytes)
 	}
 }
 

@@ -26,6 +26,8 @@ type (
 		ExtentCount string `json:"vg_extent_count"`
 		FreeCount   string `json:"vg_free_count"`
 		SeqNo       string `json:"vg_seqno"`
+		MaxVolumes  string `json:"max_lv"`
+		MDAFree     string `json:"vg_mda_free"`
 		Tags        string `json:"vg_tags"`
 	}
 	pvRow struct {
@@ -73,7 +75,7 @@ type (
 func fullReportCommand() Command {
 	section := func(name, fields string) []string { return []string{"--configreport", name, "-o", fields} }
 	args := []string{"--all"}
-	args = append(args, section("vg", "vg_name,vg_uuid,vg_extent_size,vg_extent_count,vg_free_count,vg_seqno,vg_tags")...)
+	args = append(args, section("vg", "vg_name,vg_uuid,vg_extent_size,vg_extent_count,vg_free_count,vg_seqno,max_lv,vg_mda_free,vg_tags")...)
 	args = append(args, section("pv", "pv_name,pv_uuid,pv_pe_count,pv_pe_alloc_count,pv_missing,pv_allocatable")...)
 	args = append(args, section("lv", "lv_name,lv_uuid,lv_attr,lv_size,lv_parent,pool_lv,origin,lv_tags,lv_active,"+
 		"lv_kernel_major,lv_kernel_minor,data_percent,metadata_percent,lv_health_status,lv_check_needed,lv_device_open")...)
@@ -124,7 +126,8 @@ func (g groupReport) volumeGroup(devDir string) (VolumeGroup, error) {
 		ExtentSizeBytes:  f.count("vg_extent_size", row.ExtentSize),
 		ExtentCount:      f.count("vg_extent_count", row.ExtentCount),
 		FreeExtents:      f.count("vg_free_count", row.FreeCount),
-		MetadataSequence: f.count("vg_seqno", row.SeqNo),
+		MetadataSequence: f.count("vg_seqno", row.SeqNo), MaxLogicalVolumes: f.countOr("max_lv", row.MaxVolumes, 0),
+		MetadataFreeBytes: f.countOr("vg_mda_free", row.MDAFree, -1),
 	}
 	if f.err == nil && vg.ExtentSizeBytes == 0 {
 		f.fail("vg_extent_size", row.ExtentSize)
@@ -184,6 +187,14 @@ func (f *fields) count(name, value string) int64 {
 		return 0
 	}
 	return n
+}
+
+// countOr is count for a field that LVM may leave empty.
+func (f *fields) countOr(name, value string, empty int64) int64 {
+	if value == "" {
+		return empty
+	}
+	return f.count(name, value)
 }
 
 // percent reads 0 to 100; empty (not known) is -1.

@@ -140,11 +140,11 @@ func TestParseFullReport_Groups(t *testing.T) {
 		}
 	}
 	want := []VolumeGroup{
-		{Name: "vgA", ExtentSizeBytes: 4 * mib, ExtentCount: 1048, FreeExtents: 878, MetadataSequence: 26, PhysicalVolumes: []PhysicalVolume{
+		{Name: "vgA", ExtentSizeBytes: 4 * mib, ExtentCount: 1048, FreeExtents: 878, MetadataSequence: 26, MetadataFreeBytes: -1, PhysicalVolumes: []PhysicalVolume{
 			{Device: "/dev/ubdb", ExtentCount: 524, FreeExtents: 405, LargestFreeRun: 398, Allocatable: true},
 			{Device: "[unknown]", ExtentCount: 524, FreeExtents: 473, LargestFreeRun: 473, Allocatable: true, Missing: true},
 		}},
-		{Name: "vgB", ExtentSizeBytes: mib, ExtentCount: 2099, FreeExtents: 2065, MetadataSequence: 4, Tags: []string{"vgtag"},
+		{Name: "vgB", ExtentSizeBytes: mib, ExtentCount: 2099, FreeExtents: 2065, MetadataSequence: 4, MetadataFreeBytes: -1, Tags: []string{"vgtag"},
 			PhysicalVolumes: []PhysicalVolume{
 				{Device: "/dev/ubdd", ExtentCount: 2099, FreeExtents: 2065, LargestFreeRun: 2065, Allocatable: true},
 			}},
@@ -163,6 +163,17 @@ func TestParseFullReport_NothingThere(t *testing.T) {
 	}
 }
 
+func TestParseFullReport_RoomForVolumes(t *testing.T) {
+	text := strings.Replace(string(recorded(t, "empty")), `"vg_seqno":"1",`, `"vg_seqno":"1", "max_lv":"7", "vg_mda_free":"520704",`, 1)
+	groups, err := parseFullReport(json.RawMessage(text), "/dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := groups[len(groups)-1]; got.MaxLogicalVolumes != 7 || got.MetadataFreeBytes != 520704 {
+		t.Errorf("at most %d volumes, %d bytes of metadata are free", got.MaxLogicalVolumes, got.MetadataFreeBytes)
+	}
+}
+
 // A report that is no proper one must never be read as "there is nothing".
 func TestParseFullReport_Unreadable(t *testing.T) {
 	mixed := string(recorded(t, "mixed"))
@@ -178,6 +189,7 @@ func TestParseFullReport_Unreadable(t *testing.T) {
 		"more than full":        strings.Replace(mixed, `"10.84"`, `"110.84"`, 1),
 		"not a number":          strings.Replace(mixed, `"10.84"`, `"NaN"`, 1),
 		"no extent size":        strings.Replace(mixed, `"vg_extent_size":"4194304"`, `"vg_extent_size":"0"`, 1),
+		"a limit in words":      strings.Replace(mixed, `"vg_seqno":"26"`, `"vg_seqno":"26", "max_lv":"many"`, 1),
 		"no UUID":               strings.Replace(mixed, `"vg_uuid":"XOf0kW-RKB6-wZkg-gVgs-3I0a-04Ng-fhHiUh"`, `"vg_uuid":""`, 1),
 		"more used than exists": strings.Replace(mixed, `"pv_pe_alloc_count":"119"`, `"pv_pe_alloc_count":"525"`, 1),
 	}

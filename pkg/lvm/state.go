@@ -48,12 +48,24 @@ type VolumeGroup struct {
 	// MetadataSequence is vg_seqno: it grows with each change of the metadata,
 	// whoever made it.
 	MetadataSequence int64
-	Tags             []string
-	PhysicalVolumes  []PhysicalVolume
+	// MaxLogicalVolumes is the most visible logical volumes that the volume group
+	// takes (vgchange --maxlogicalvolumes), 0 for any number.
+	MaxLogicalVolumes int64
+	// MetadataFreeBytes is how much the text of the metadata can still grow, in
+	// the smallest metadata area; -1 if LVM does not say. Each logical volume takes
+	// some of it: about [MetadataBytesPerVolume].
+	MetadataFreeBytes int64
+	Tags              []string
+	PhysicalVolumes   []PhysicalVolume
 	// LogicalVolumes are the visible ones, sorted by name; hidden parts (RAID
 	// legs, pool data) are summed up in their FootprintExtents.
 	LogicalVolumes []LogicalVolume
 }
+
+// MetadataBytesPerVolume is what the metadata grows by with a linear, striped or
+// thin volume that has this program's tags: 700 to 1000 bytes with lvm 2.03.16. A
+// RAID1 volume has five parts and takes twice as much.
+const MetadataBytesPerVolume = 1 << 10
 
 // PhysicalVolume is one disk of a volume group.
 type PhysicalVolume struct {

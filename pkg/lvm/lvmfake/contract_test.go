@@ -66,6 +66,11 @@ func (m *fakeMachine) Empty(t *testing.T, group string) {
 	must(t, m.machine.Empty(group))
 }
 
+func (m *fakeMachine) LimitVolumes(t *testing.T, group string, count int64) {
+	t.Helper()
+	must(t, m.machine.LimitVolumes(group, count))
+}
+
 func (m *fakeMachine) Hold(t *testing.T, lv lvm.LogicalVolume) (release func()) {
 	t.Helper()
 	must(t, m.machine.SetOpen(lv.Ref(), 1))

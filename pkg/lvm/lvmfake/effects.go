@@ -46,12 +46,23 @@ func (g *group) unused(v *volume) error {
 	return nil
 }
 
-func (m *Machine) create(g *group, req lvm.CreateRequest) error {
+// takes tells why the volume group takes no volume of that name, however small.
+func (g *group) takes(name string) error {
 	if err := g.complete(); err != nil {
 		return err
 	}
-	if g.volumes[req.Name] != nil {
-		return fmt.Errorf("%w: Logical Volume %q already exists in volume group %q", lvm.ErrExists, req.Name, g.name)
+	if g.volumes[name] != nil {
+		return fmt.Errorf("%w: Logical Volume %q already exists in volume group %q", lvm.ErrExists, name, g.name)
+	}
+	if g.maxVolumes > 0 && int64(len(g.volumes)) >= g.maxVolumes {
+		return fmt.Errorf("%w: Maximum number of logical volumes (%d) reached in volume group %s", lvm.ErrNoSpace, g.maxVolumes, g.name)
+	}
+	return nil
+}
+
+func (m *Machine) create(g *group, req lvm.CreateRequest) error {
+	if err := g.takes(req.Name); err != nil {
+		return err
 	}
 	v := &volume{name: req.Name, segType: req.SegmentType, stripes: 1, tags: sortedTags(req.Tags), minor: -1}
 	unit := int64(1)
@@ -136,11 +147,8 @@ func (g *group) roundUp(sizeBytes, unit int64) (int64, error) {
 }
 
 func (m *Machine) createPool(g *group, req lvm.ThinPoolRequest) error {
-	if err := g.complete(); err != nil {
+	if err := g.takes(req.Name); err != nil {
 		return err
-	}
-	if g.volumes[req.Name] != nil {
-		return fmt.Errorf("%w: Logical Volume %q already exists in volume group %q", lvm.ErrExists, req.Name, g.name)
 	}
 	v := &volume{name: req.Name, segType: lvm.SegThinPool, stripes: 1, tags: sortedTags(req.Tags), minor: -1}
 	var err error

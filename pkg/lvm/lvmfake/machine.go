@@ -128,6 +128,14 @@ func (m *Machine) SetDiskAllocatable(groupName, device string, allocatable bool)
 	})
 }
 
+// LimitVolumes is vgchange --maxlogicalvolumes; 0 lifts the limit.
+func (m *Machine) LimitVolumes(groupName string, count int64) error {
+	return m.edit(groupName, func(g *group) error {
+		g.maxVolumes = count
+		return nil
+	})
+}
+
 // SetOpen sets how many openers a volume's device has, mounts included.
 func (m *Machine) SetOpen(ref lvm.Ref, count int) error {
 	return m.editVolume(ref, func(v *volume) { v.open = count })

@@ -16,9 +16,14 @@ type group struct {
 	disks      []*disk
 	volumes    map[string]*volume
 	sequence   int64
+	maxVolumes int64 // 0 for any number
 	// spare is the space for repairs of thin pool metadata, one for the group.
 	spare places
 }
+
+// metadataAreaBytes is what the text of the metadata has in an area of 1 MiB,
+// pvcreate's default: half of it, because the old text is kept until the new one stands.
+const metadataAreaBytes = 520_704
 
 func (g *group) disk(device string) (*disk, error) {
 	for _, d := range g.disks {
@@ -54,6 +59,8 @@ func (v *volume) partial() bool {
 func (m *Machine) report(g *group) lvm.VolumeGroup {
 	out := lvm.VolumeGroup{
 		Name: g.name, UUID: g.uuid, ExtentSizeBytes: g.extentSize, FreeExtents: g.freeExtents(), MetadataSequence: g.sequence,
+		MaxLogicalVolumes: g.maxVolumes,
+		MetadataFreeBytes: max(0, metadataAreaBytes-int64(len(g.volumes))*lvm.MetadataBytesPerVolume),
 	}
 	for _, d := range g.disks {
 		device := d.device

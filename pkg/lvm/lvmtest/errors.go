@@ -33,7 +33,7 @@ func (b *bed) wantKind(t *testing.T, what string, err, kind error, before lvm.Vo
 		t.Errorf("%s: %v, want %v", what, err, kind)
 	}
 	after := b.refreshed(t)
-	after.MetadataSequence = before.MetadataSequence
+	after.MetadataSequence, after.MetadataFreeBytes = before.MetadataSequence, before.MetadataFreeBytes
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("%s changed something: -before +after\n%s", what, diff)
 	}

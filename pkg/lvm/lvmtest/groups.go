@@ -13,6 +13,7 @@ func groupCases() []groupCase {
 		{"Ambiguous", ambiguous},
 		{"ExtentSizes", extentSizes},
 		{"SetVolumeGroups", setVolumeGroups},
+		{"LimitOfVolumes", limitOfVolumes},
 	}
 }
 
@@ -157,5 +158,55 @@ func setVolumeGroups(t *testing.T, m Machine) {
 				t.Errorf("wanted %v: %s is not there", names, name)
 			}
 		}
+	}
+}
+
+// A volume group may be full though it has extents: what it says of that, and how
+// it refuses.
+func limitOfVolumes(t *testing.T, m Machine) {
+	const limit = 3
+	m.AddGroup(t, "vgA", 4*mib, 2)
+	m.LimitVolumes(t, "vgA", limit)
+	c := m.NewClient(t, lvm.VolumeGroupSelector{Name: "vgA"})
+	group := func() lvm.VolumeGroup {
+		state, err := c.Refresh(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		vg, _ := state.VolumeGroup("vgA")
+		return vg
+	}
+	empty := group()
+	if empty.MaxLogicalVolumes != limit || empty.MetadataFreeBytes < 100<<10 || empty.MetadataFreeBytes > mib/2 {
+		t.Errorf("at most %d volumes, want %d; %d bytes of metadata are free", empty.MaxLogicalVolumes, limit, empty.MetadataFreeBytes)
+	}
+	request := func(name, segmentType string) lvm.CreateRequest {
+		return lvm.CreateRequest{Ref: lvm.Ref{VolumeGroup: "vgA", Name: name}, SegmentType: segmentType, Stripes: 2, SizeBytes: 8 * mib}
+	}
+	// A mirror is one volume, whatever parts it has.
+	for i, segmentType := range []string{lvm.SegRAID1, lvm.SegStriped, lvm.SegStriped} {
+		if _, err := c.Create(t.Context(), request(string(rune('a'+i)), segmentType)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if full := group(); full.MetadataFreeBytes >= empty.MetadataFreeBytes || empty.MetadataFreeBytes-full.MetadataFreeBytes > 2*limit*lvm.MetadataBytesPerVolume {
+		t.Errorf("%d volumes took %d bytes of metadata", limit, empty.MetadataFreeBytes-full.MetadataFreeBytes)
+	}
+	if _, err := c.Create(t.Context(), request("d", lvm.SegStriped)); !errors.Is(err, lvm.ErrNoSpace) {
+		t.Errorf("one volume too many: %v", err)
+	}
+	pool := lvm.ThinPoolRequest{Ref: lvm.Ref{VolumeGroup: "vgA", Name: "pool"}, SizeBytes: 16 * mib}
+	if _, err := c.CreateThinPool(t.Context(), pool); !errors.Is(err, lvm.ErrNoSpace) {
+		t.Errorf("a thin pool too many: %v", err)
+	}
+	if err := c.Remove(t.Context(), lvm.Ref{VolumeGroup: "vgA", Name: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Create(t.Context(), request("d", lvm.SegStriped)); err != nil {
+		t.Errorf("after one was removed: %v", err)
+	}
+	m.LimitVolumes(t, "vgA", 0)
+	if lifted := group(); lifted.MaxLogicalVolumes != 0 {
+		t.Errorf("at most %d volumes after the limit was lifted", lifted.MaxLogicalVolumes)
 	}
 }

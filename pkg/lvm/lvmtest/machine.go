@@ -36,6 +36,8 @@ type Machine interface {
 	AddGroup(t *testing.T, name string, extentSizeBytes int64, disks int) string
 	// Empty removes all volumes of a group.
 	Empty(t *testing.T, group string)
+	// LimitVolumes bounds the visible volumes of a group; 0 lifts the bound.
+	LimitVolumes(t *testing.T, group string, count int64)
 	// Hold keeps a device open until release.
 	Hold(t *testing.T, lv lvm.LogicalVolume) (release func())
 	// Mount keeps a device mounted until unmount.

@@ -235,6 +235,12 @@ func (r *Real) Mount(t *testing.T, lv lvm.LogicalVolume) (unmount func()) {
 	return func() { r.Command(t, "umount", dir) }
 }
 
+// LimitVolumes bounds the visible volumes of a group; 0 lifts the bound.
+func (r *Real) LimitVolumes(t *testing.T, group string, count int64) {
+	t.Helper()
+	r.Admin(t, "vgchange", "-l", strconv.FormatInt(count, 10), group)
+}
+
 // Snapshot makes a thick snapshot.
 func (r *Real) Snapshot(t *testing.T, origin lvm.Ref, name string, sizeBytes int64) {
 	t.Helper()

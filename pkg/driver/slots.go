@@ -1,0 +1,54 @@
+package driver
+
+import (
+	"github.com/csi-local/csi-local/pkg/lvm"
+	"github.com/csi-local/csi-local/pkg/poolconfig"
+)
+
+// deviceNumbers is how many devices device mapper can have: a minor number has 20 bits.
+const deviceNumbers = 1 << 20
+
+// slotStep is how coarsely the room in a metadata area is counted. How much of it
+// a volume takes is an estimate; counted singly, its error would show as another
+// number with every few volumes that come and go.
+const slotStep = 16
+
+// slots is how many volumes of ours the pools' volume groups can hold, those that
+// exist included: our own volumes, as they come and go, do not change it. Where a
+// volume group cannot be read it sets no limit. That a pool is broken is told by
+// its bytes, and kubelet's limit must not swing with it.
+func (inv *inventory) slots(pools []poolconfig.Pool) int64 {
+	var total int64
+	counted := map[string]bool{}
+	for _, pool := range pools {
+		if counted[pool.VolumeGroup] {
+			continue
+		}
+		counted[pool.VolumeGroup] = true
+		group, known := inv.state.VolumeGroup(pool.VolumeGroup)
+		if !known || inv.state.Problems[pool.VolumeGroup] != nil {
+			return deviceNumbers
+		}
+		var own int64
+		for _, lv := range group.LogicalVolumes {
+			if _, ours := inv.find(lv.Ref()); ours {
+				own++
+			}
+		}
+		total += groupSlots(group, own)
+	}
+	return min(total, deviceNumbers)
+}
+
+// groupSlots is slots of one volume group, in which own volumes are ours.
+func groupSlots(group lvm.VolumeGroup, own int64) int64 {
+	slots := int64(deviceNumbers)
+	if limit := group.MaxLogicalVolumes; limit > 0 {
+		slots = own + max(limit-int64(len(group.LogicalVolumes)), 0)
+	}
+	if group.MetadataFreeBytes >= 0 {
+		described := own + group.MetadataFreeBytes/lvm.MetadataBytesPerVolume
+		slots = min(slots, max(described-described%slotStep, own))
+	}
+	return slots
+}
