@@ -21,6 +21,9 @@ var (
 	ErrPowerCut = errors.New("the power was cut")
 	// ErrNoPowerCut is returned by CutPower of a machine that runs on the host's kernel.
 	ErrNoPowerCut = errors.New("the power of the host's own kernel is not cut: use the uml backend")
+	// ErrNoCable is returned by Disconnect and Reconnect of a machine that has no network
+	// connection of its own.
+	ErrNoCable = errors.New("the machine has no network connection of its own: give it an address, and use the uml backend")
 )
 
 // OptionError is a mistake in the caller's options or flags.

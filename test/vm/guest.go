@@ -110,7 +110,7 @@ func (s *spec) prepare() error {
 	if err := unix.Sethostname([]byte("vm")); err != nil {
 		return fmt.Errorf("set the host name: %w", err)
 	}
-	if err := loopbackUp(); err != nil {
+	if err := guestNetworkUp(s.Address); err != nil {
 		return err
 	}
 	if s.Udev {

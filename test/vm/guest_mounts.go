@@ -136,21 +136,3 @@ func seedRandom(seed []byte) error {
 	}
 	return nil
 }
-
-// loopbackUp makes 127.0.0.1 answer.
-func loopbackUp() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("loopback network: %w", err)
-	}
-	defer unix.Close(fd)
-	ifreq, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	ifreq.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifreq); err != nil {
-		return fmt.Errorf("loopback network: %w", err)
-	}
-	return nil
-}

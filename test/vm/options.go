@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -80,6 +81,11 @@ type Options struct {
 	RAID6 bool
 	// Udev runs a udevd with the host's rules, as a real node does.
 	Udev bool
+	// Address connects the machine to the network that the calling program is in, see
+	// EnterNetwork: a throwaway kernel has this address there. The command on the Host
+	// backend is in that network as the caller is, and has no address of its own. The zero
+	// value connects it to nothing.
+	Address netip.Addr
 	// PowerCut says that the caller means to call CutPower, which only UML can do.
 	PowerCut bool
 	// Backend is Auto when empty.
@@ -133,6 +139,9 @@ func (o *Options) validate() error {
 	}
 	if o.Backend == Host && o.PowerCut {
 		bad("the host backend cannot cut the power: use uml")
+	}
+	if problem := addressProblem(o.Address); o.Address.IsValid() && problem != "" {
+		bad("%s", problem)
 	}
 	if o.MemoryMiB < minMemoryMiB {
 		bad("%d MiB of memory is too little to boot: give at least %d MiB", o.MemoryMiB, minMemoryMiB)

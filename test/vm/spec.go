@@ -17,6 +17,7 @@ type spec struct {
 	Shares  []specShare
 	Modules []string
 	Udev    bool
+	Address string // on the network; empty for none
 	// Seed makes the kernel's random numbers ready at once; a kernel without a clock
 	// that jitters gathers them for seconds.
 	Seed []byte

@@ -27,12 +27,16 @@ const bootAllowance = 2 * time.Minute
 // that cannot have a machine fail; they are never skipped. Profiles and coverage land where
 // the testing package was told to put them. Command, Dir, Stdout and Stderr of the options
 // are set here, and Timeout when it is 0. Main does not return.
-func Main(m *testing.M, o Options) {
+func Main(m *testing.M, o Options) { os.Exit(Run(m, o)) }
+
+// Run is Main for a TestMain that has to tidy up outside of the machine: it returns the
+// status to exit with.
+func Run(m *testing.M, o Options) int {
 	if !flag.Parsed() {
 		flag.Parse()
 	}
 	if Inside() || onlyLists() {
-		os.Exit(m.Run())
+		return m.Run()
 	}
 	status, err := runTests(o)
 	if err != nil {
@@ -42,7 +46,7 @@ func Main(m *testing.M, o Options) {
 			fmt.Fprintln(os.Stderr, "vm: these tests need a kernel with device mapper, and are not skipped without one")
 		}
 	}
-	os.Exit(ExitStatus(status, err))
+	return ExitStatus(status, err)
 }
 
 // onlyLists says that no test will run, so none needs a machine.

@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// Descriptors that the kernel process inherits, in the order of exec.Cmd.ExtraFiles.
+// Descriptors that the kernel process inherits, in the order of exec.Cmd.ExtraFiles. The
+// disks are followed by the network, if there is one.
 const (
 	firstSerialFD = 3
 	firstDiskFD   = firstSerialFD + serialLines
@@ -37,16 +38,16 @@ func bootWith(kernel string) attempt {
 		}
 		defer folder.remove()
 		dir := folder.path
-		disks, err := openDisks(o.Disks, dir)
+		files, err := openFiles(o, dir)
 		if err != nil {
 			return 0, err
 		}
-		defer closeAll(disks)
+		defer closeAll(files)
 		if err := newSpec(o).write(dir); err != nil {
 			return 0, err
 		}
 		argv := append([]string{kernel}, kernelArgs(dir, o)...)
-		return boot(ctx, o, argv, disks, dir)
+		return boot(ctx, o, argv, files, dir)
 	}
 }
 
@@ -94,6 +95,10 @@ func kernelArgs(dir string, o Options) []string {
 		// The path of a descriptor works for a file without a name, and needs no quoting.
 		args = append(args, fmt.Sprintf("ubd%c=/proc/self/fd/%d", 'b'+i, firstDiskFD+i))
 	}
+	if o.Address.IsValid() {
+		// A tap is no socket, so packets come and go one by one.
+		args = append(args, fmt.Sprintf("%s:transport=fd,fd=%d,depth=128,vec=0", guestInterface, firstDiskFD+len(o.Disks)))
+	}
 	return args
 }
 
@@ -110,8 +115,25 @@ func newSpec(o Options) *spec {
 	for i := range disks {
 		disks[i] = fmt.Sprintf("/dev/ubd%c", 'b'+i)
 	}
+	if o.Address.IsValid() {
+		s.Address = o.Address.String()
+	}
 	s.Env = bytesOf(commandEnv(os.Environ(), o.Env, UML, disks, o.Udev))
 	return s
+}
+
+// openFiles opens what the kernel has of the host: the disks, and the network if wanted.
+func openFiles(o Options, dir string) ([]*os.File, error) {
+	files, err := openDisks(o.Disks, dir)
+	if err != nil || !o.Address.IsValid() {
+		return files, err
+	}
+	tap, err := openTap(o.Address)
+	if err != nil {
+		closeAll(files)
+		return nil, err
+	}
+	return append(files, tap), nil
 }
 
 // openDisks opens every disk for reading and writing. Disks without a file have no name
@@ -158,7 +180,7 @@ func closeAll(files []*os.File) {
 }
 
 // boot runs the kernel to its end and tells what became of the command.
-func boot(ctx context.Context, o Options, argv []string, disks []*os.File, dir string) (int, error) {
+func boot(ctx context.Context, o Options, argv []string, files []*os.File, dir string) (int, error) {
 	alive, kill := context.WithCancelCause(ctx)
 	defer kill(nil)
 	console := newConsole(o.Console, func() { kill(errRebooted) })
@@ -194,7 +216,7 @@ func boot(ctx context.Context, o Options, argv []string, disks []*os.File, dir s
 	err := runKernel(alive, func(contained bool) *exec.Cmd {
 		cmd := kernelCommand(argv, contained)
 		cmd.Stdout, cmd.Stderr = console, console
-		cmd.ExtraFiles = slices.Concat(writers, disks)
+		cmd.ExtraFiles = slices.Concat(writers, files)
 		cmd.Env = kernelEnv(os.Environ(), dir, o.MemoryMiB)
 		return cmd
 	}, func() { closeAll(writers) })
