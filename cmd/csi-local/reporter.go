@@ -118,6 +118,8 @@ func (n *node) newReporter(version string) (*reporter.Reporter, error) {
 	n.broadcaster.StartRecordingToSink(&corev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	n.lvmChanges, n.stopChanges = n.lvm.Subscribe()
 	return reporter.New(reporter.Options{
+		ServerVersion: api.ServerVersion,
+
 		DriverName: n.opts.driverName,
 		Version:    version,
 		BootID:     strings.TrimSpace(string(bootID)),

@@ -139,7 +139,7 @@ func (b *bed) start(node, name string, s *source) (changed, stop func()) {
 	changes := make(chan struct{}, 1)
 	r, err := reporter.New(reporter.Options{
 		DriverName: driver, Version: "v1.2.3", BootID: "boot", Source: s, API: api, Watch: api.Watch, Changes: changes,
-		Settings: quick(), Metrics: reporter.NewMetrics(prometheus.NewRegistry()),
+		ServerVersion: api.ServerVersion, Settings: quick(), Metrics: reporter.NewMetrics(prometheus.NewRegistry()),
 	})
 	if err != nil {
 		b.t.Fatal(err)

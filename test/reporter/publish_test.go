@@ -2,6 +2,7 @@ package reporter
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +26,9 @@ func TestReporter_WritesOnlyWhatChanged(t *testing.T) {
 	}
 	defer watch.Stop()
 	s := &source{pools: map[string]int64{"hdd": 2 * gib, "ssd": gib}, slots: 100}
+	if version, err := b.api(node, "a").ServerVersion(t.Context()); err != nil || !strings.HasPrefix(version, "v1.") {
+		t.Errorf("the API server's version is %q, %v", version, err)
+	}
 	changed, stop := b.start(node, "a", s)
 	b.published(node, 10*time.Second, `{"hdd":"2147483648","ssd":"1073741824"}`, 100)
 	b.wantWrites(2, "the first figures")

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -96,11 +97,23 @@ func (c Client) writeCSINode(ctx context.Context, read Object, count int64) (Obj
 	return c.csiNodeObject(csiNode), nil
 }
 
+// ServerVersion is made for Options.ServerVersion.
+func (c Client) ServerVersion(ctx context.Context) (string, error) {
+	info, err := discovery.ToServerVersionInterfaceWithContext(c.Kubernetes.Discovery()).ServerVersionWithContext(ctx)
+	if err != nil {
+		return "", err
+	}
+	return info.GitVersion, nil
+}
+
 func nodeObject(node *v1.Node) Object {
 	if node == nil {
 		return Object{}
 	}
-	return Object{Found: true, UID: string(node.UID), ResourceVersion: node.ResourceVersion, Annotations: node.Annotations}
+	return Object{
+		Found: true, UID: string(node.UID), ResourceVersion: node.ResourceVersion,
+		Annotations: node.Annotations, KubeletVersion: node.Status.NodeInfo.KubeletVersion,
+	}
 }
 
 func (c Client) csiNodeObject(csiNode *storagev1.CSINode) Object {

@@ -18,9 +18,8 @@
 //	gate    whether a newer version owns the annotation
 //	pacer   how often one object may be written, back-off, spreading
 //
-// None of them reads a clock: time is an argument, namely the time since the
-// reporter was made. It comes from the monotonic clock, so setting the node's
-// clock changes nothing.
+// None of them reads a clock: time is an argument. It comes from the monotonic
+// clock (see [Clock]), so setting the node's clock changes nothing.
 //
 // # What holds
 //

@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apimachinery/pkg/watch"
+	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -52,6 +54,7 @@ func newFakeServer() *fakeServer {
 		attempts: map[Kind]int{}, writes: map[Kind]int{}, watchers: map[string][]*watch.FakeWatcher{}, selectors: map[string]bool{},
 	}
 	s.node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: testNode, UID: "u1", ResourceVersion: "1", Annotations: map[string]string{"other": "kept"}}}
+	s.setVersions("v1.37.2", "v1.37.2")
 	s.csiNode = &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: testNode, UID: "u2", ResourceVersion: "1"},
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
@@ -64,6 +67,14 @@ func newFakeServer() *fakeServer {
 	return s
 }
 
+// setVersions are those of the API server and of the node's kubelet.
+func (s *fakeServer) setVersions(apiServer, kubelet string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clientset.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: apiServer}
+	s.changeNode(func(n *v1.Node) { n.Status.NodeInfo.KubeletVersion = kubelet })
+}
+
 func (s *fakeServer) client() Client {
 	return Client{Kubernetes: s.clientset, NodeName: testNode, DriverName: testDriver}
 }
@@ -72,6 +83,12 @@ func (s *fakeServer) react(action clienttesting.Action) (bool, runtime.Object, e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	verb, resource := action.GetVerb(), action.GetResource().Resource
+	if resource == "version" {
+		if s.before != nil {
+			return true, nil, s.before(verb, resource)
+		}
+		return true, nil, nil
+	}
 	kind := KindNode
 	if resource == "csinodes" {
 		kind = KindCSINode

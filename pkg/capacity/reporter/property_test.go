@@ -139,6 +139,16 @@ func (w *world) RefreshPools(context.Context) error { return nil }
 
 func (w *world) MaxVolumesPerNode() (int64, error) { return 100, nil }
 
+// worldClock begins with each start of the process.
+type worldClock struct {
+	w    *world
+	born time.Duration
+}
+
+func (c worldClock) Now() time.Duration { return c.w.now - c.born }
+
+func (worldClock) After(time.Duration) <-chan time.Time { return nil }
+
 func (w *world) restart() {
 	w.born, w.wakeAt, w.calmSince, w.event = w.now, w.now, max(w.calmSince, w.now), nil
 	w.server.mu.Lock()
@@ -149,8 +159,8 @@ func (w *world) restart() {
 	}
 	w.reporter = newReporter(Options{
 		DriverName: testDriver, Version: "v1.0.0", BootID: "boot", Source: w, API: w.server.client(),
-		Settings: w.settings, Metrics: NewMetrics(prometheus.NewRegistry()),
-	}, func() time.Duration { return w.now - w.born }, w.random.Float64)
+		Settings: w.settings, Metrics: NewMetrics(prometheus.NewRegistry()), Clock: worldClock{w, w.born},
+	}, w.random.Float64)
 	w.reporter.wall = func() time.Time { return w.wall }
 }
 

@@ -35,12 +35,17 @@ type Options struct {
 	// Watch calls observe with each of the two objects whenever it is seen,
 	// until ctx ends. If nil, changes by others are noticed only with writes.
 	Watch func(ctx context.Context, observe func(Kind, Object))
+	// ServerVersion asks the API server for its version, as "v1.37.2". If nil, the
+	// versions of Kubernetes are not looked at.
+	ServerVersion func(ctx context.Context) (string, error)
 	// Changes has a value in it after each change in LVM; may be nil.
 	Changes  <-chan struct{}
 	Settings Settings
 	Metrics  *Metrics
 	// Notify tells operators; it must not block. If nil, only the log tells.
 	Notify func(Notice)
+	// Clock is the machine's monotonic one if nil.
+	Clock Clock
 }
 
 // Reporter publishes what the pools of one node can hold. Its state belongs to
@@ -49,7 +54,9 @@ type Options struct {
 type Reporter struct {
 	opts     Options
 	id       identity
-	now      func() time.Duration // since the reporter was made
+	clock    Clock
+	now      func() time.Duration // clock.Now
+	random   func() float64       // 0 ≤ x < 1, from any goroutine
 	wall     func() time.Time
 	node     *slot
 	csiNode  *slot
@@ -59,10 +66,15 @@ type Reporter struct {
 	refresh  chan struct{}
 	wakeUp   chan struct{}
 	lastNote bool
+	support  support
+	told     bool // of support
 
 	mu     sync.Mutex
 	inbox  map[Kind]Object
 	failed bool // a volume found no room since the last look
+	// apiServer is its version, empty if it does not tell.
+	apiServer      string
+	apiServerKnown bool
 }
 
 // New makes a reporter; Run starts it.
@@ -70,13 +82,15 @@ func New(opts Options) (*Reporter, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	start := time.Now()
-	return newReporter(opts, func() time.Duration { return time.Since(start) }, rand.Float64), nil //nolint:gosec // spreads load, guards nothing
+	if opts.Clock == nil {
+		opts.Clock = steadyClock{start: time.Now()}
+	}
+	return newReporter(opts, rand.Float64), nil //nolint:gosec // spreads load, guards nothing
 }
 
-func newReporter(opts Options, now func() time.Duration, random func() float64) *Reporter {
+func newReporter(opts Options, random func() float64) *Reporter {
 	r := &Reporter{
-		opts: opts, now: now, wall: time.Now,
+		opts: opts, clock: opts.Clock, now: opts.Clock.Now, random: random, wall: time.Now,
 		id:      identity{driverName: opts.DriverName, version: opts.Version, bootID: opts.BootID},
 		books:   newBooks(opts.Settings),
 		refresh: make(chan struct{}, 1), wakeUp: make(chan struct{}, 1), inbox: map[Kind]Object{},
@@ -88,7 +102,7 @@ func newReporter(opts Options, now func() time.Duration, random func() float64) 
 	newSlot := func(kind Kind) *slot {
 		return &slot{
 			kind: kind, api: opts.API, pacer: newPacer(opts.Settings, random),
-			metrics: opts.Metrics, timeout: opts.Settings.RequestTimeout, now: now,
+			metrics: opts.Metrics, timeout: opts.Settings.RequestTimeout, now: r.now,
 		}
 	}
 	r.node, r.csiNode = newSlot(KindNode), newSlot(KindCSINode)
@@ -118,17 +132,19 @@ func (r *Reporter) Run(ctx context.Context) {
 	if r.opts.Watch != nil {
 		running.Go(func() { r.opts.Watch(ctx, r.observe) })
 	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	if r.opts.ServerVersion != nil {
+		running.Go(func() { r.askVersion(ctx) })
+	}
+	next := r.clock.After(0)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-next:
 		case <-r.wakeUp:
 		case <-r.opts.Changes:
 		}
-		timer.Reset(r.sync(ctx))
+		next = r.clock.After(r.sync(ctx))
 	}
 }
 
@@ -166,14 +182,7 @@ const refreshPause = 5 * time.Second
 // refreshLVM asks LVM when a volume found no room. It has its own goroutine,
 // because LVM may hang.
 func (r *Reporter) refreshLVM(ctx context.Context) {
-	pause := time.NewTimer(0)
-	defer pause.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-pause.C:
-		}
 		select {
 		case <-ctx.Done():
 			return
@@ -183,7 +192,11 @@ func (r *Reporter) refreshLVM(ctx context.Context) {
 			klog.FromContext(ctx).V(2).Info("LVM did not answer", "reason", err.Error())
 		}
 		r.wake()
-		pause.Reset(refreshPause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.clock.After(refreshPause):
+		}
 	}
 }
 
@@ -191,7 +204,9 @@ func (r *Reporter) refreshLVM(ctx context.Context) {
 // and returns after what time to look again if nothing happens.
 func (r *Reporter) sync(ctx context.Context) time.Duration {
 	r.empty()
-	again := min(r.syncNode(ctx), r.syncCSINode(ctx), r.opts.Settings.Resync)
+	again := r.syncNode(ctx)
+	r.tellSupport(ctx)
+	again = min(again, r.syncCSINode(ctx), r.opts.Settings.Resync)
 	return max(again, time.Millisecond)
 }
 

@@ -17,8 +17,7 @@ type slot struct {
 	pacer   *pacer
 	metrics *Metrics
 	timeout time.Duration
-	// now is the time since the reporter was made.
-	now func() time.Duration
+	now     func() time.Duration
 
 	// known is the object as it was seen last; loaded is false when it must be
 	// read before anything is decided.

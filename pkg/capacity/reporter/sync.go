@@ -205,7 +205,7 @@ func (r *Reporter) syncCSINode(ctx context.Context) (again time.Duration) {
 		return resync
 	}
 	count = min(max(count, 1), math.MaxInt32) // 0 would mean no limit
-	if count == known.Count {
+	if count == known.Count || r.support.fixedCount() {
 		r.csiNode.pacer.idle()
 		return resync
 	}
