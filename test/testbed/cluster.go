@@ -18,6 +18,9 @@ type Options struct {
 	// ControllerManager starts one too: without it, no service accounts are made,
 	// nothing is collected, and pods may name no service account.
 	ControllerManager bool
+	// Address is the IP address that the API server listens on; 127.0.0.1 if empty.
+	// etcd stays on loopback in any case.
+	Address string
 	// Progress is told when programs are built; if nil, os.Stderr is.
 	Progress io.Writer
 }
@@ -66,6 +69,9 @@ const startPatience = 2 * time.Minute
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if options.Progress == nil {
 		options.Progress = os.Stderr
+	}
+	if options.Address == "" {
+		options.Address = loopbackAddress
 	}
 	c := &Cluster{options: options, programs: map[Program]string{}}
 	wanted := []Program{Etcd, APIServer}
@@ -155,7 +161,7 @@ func (c *Cluster) StopKeepingLogs() error {
 func (c *Cluster) LogDir() string { return c.logs }
 
 // Address is the API server's.
-func (c *Cluster) Address() string { return "https://" + loopback(c.apiPort) }
+func (c *Cluster) Address() string { return "https://" + net.JoinHostPort(c.options.Address, strconv.Itoa(c.apiPort)) }
 
 func (c *Cluster) killAll() error {
 	var problems []error
@@ -169,7 +175,9 @@ func (c *Cluster) killAll() error {
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
 
-func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+const loopbackAddress = "127.0.0.1"
+
+func loopback(port int) string { return net.JoinHostPort(loopbackAddress, strconv.Itoa(port)) }
 
 // freePorts returns ports that nobody listens on, each another.
 func freePorts(count int) ([]int, error) {

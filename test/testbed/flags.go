@@ -74,7 +74,7 @@ func (c *Cluster) etcdFlags(peerPort int) []string {
 
 func (c *Cluster) apiServerFlags() []string {
 	flags := []string{
-		"--etcd-servers=http://" + loopback(c.etcdPort), "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+		"--etcd-servers=http://" + loopback(c.etcdPort), "--bind-address=" + c.options.Address, "--advertise-address=" + c.options.Address,
 		fmt.Sprintf("--secure-port=%d", c.apiPort), "--cert-dir=" + c.path("certificates"), "--token-auth-file=" + c.path("tokens.csv"),
 		"--service-account-key-file=" + c.path("service-account.key"), "--service-account-signing-key-file=" + c.path("service-account.key"),
 		"--service-account-issuer=https://testbed.invalid", "--service-cluster-ip-range=10.0.0.0/24",
