@@ -21,6 +21,11 @@ type Options struct {
 	// Address is the IP address that the API server listens on; 127.0.0.1 if empty.
 	// etcd stays on loopback in any case.
 	Address string
+	// ManagerFlags are added to those of the controller manager.
+	ManagerFlags []string
+	// WithoutAudit leaves out the audit log: see Cluster.Audit. Tests that write very
+	// much do so.
+	WithoutAudit bool
 	// Progress is told when programs are built; if nil, os.Stderr is.
 	Progress io.Writer
 }
@@ -35,9 +40,9 @@ type Cluster struct {
 	etcdPort  int
 	apiPort   int
 	token     string
-	etcd      *process
-	apiServer *process
-	manager   *process
+	etcd      *Process
+	apiServer *Process
+	manager   *Process
 }
 
 // New starts a cluster for one test, and ends it with the test. The logs of a
@@ -108,7 +113,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.etcdPort, c.apiPort = ports[0], ports[1]
-	if c.etcd, err = startProcess(c.programs[Etcd], c.logs, c.etcdFlags(ports[2])...); err != nil {
+	if c.etcd, err = startProcess(string(Etcd), c.programs[Etcd], c.logs, c.etcdFlags(ports[2])...); err != nil {
 		return err
 	}
 	if err := c.StartAPIServer(ctx); err != nil {
@@ -120,7 +125,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if !c.options.ControllerManager {
 		return nil
 	}
-	c.manager, err = startProcess(c.programs[ControllerManager], c.logs, c.managerFlags()...)
+	c.manager, err = startProcess(string(ControllerManager), c.programs[ControllerManager], c.logs, c.managerFlags()...)
 	return err
 }
 
@@ -128,7 +133,7 @@ func (c *Cluster) start(ctx context.Context) error {
 // when it is ready.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	var err error
-	if c.apiServer, err = startProcess(c.programs[APIServer], c.logs, c.apiServerFlags()...); err != nil {
+	if c.apiServer, err = startProcess(string(APIServer), c.programs[APIServer], c.logs, c.apiServerFlags()...); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
@@ -137,7 +142,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 }
 
 // StopAPIServer kills the API server; etcd keeps what was written.
-func (c *Cluster) StopAPIServer() error { return c.apiServer.kill() }
+func (c *Cluster) StopAPIServer() error { return c.apiServer.Kill() }
 
 // Stop ends everything and removes what it has written.
 func (c *Cluster) Stop() error {
@@ -165,9 +170,9 @@ func (c *Cluster) Address() string { return "https://" + net.JoinHostPort(c.opti
 
 func (c *Cluster) killAll() error {
 	var problems []error
-	for _, p := range []*process{c.manager, c.apiServer, c.etcd} {
+	for _, p := range []*Process{c.manager, c.apiServer, c.etcd} {
 		if p != nil {
-			problems = append(problems, p.kill())
+			problems = append(problems, p.Kill())
 		}
 	}
 	return errors.Join(problems...)

@@ -81,9 +81,11 @@ func (c *Cluster) apiServerFlags() []string {
 		"--authorization-mode=Node,RBAC", "--allow-privileged=true", "--enable-admission-plugins=NodeRestriction",
 		// Nobody looks for this server by a Service, and a loopback address may not stand in one.
 		"--endpoint-reconciler-type=none",
-		"--audit-policy-file=" + c.path("audit-policy.yaml"), "--audit-log-path=" + c.auditLog(), "--audit-log-mode=blocking",
-		// In MB: it must not begin a new file.
-		"--audit-log-maxsize=100000",
+	}
+	if !c.options.WithoutAudit {
+		flags = append(flags, "--audit-policy-file="+c.path("audit-policy.yaml"), "--audit-log-path="+c.auditLog(), "--audit-log-mode=blocking",
+			// In MB: it must not begin a new file.
+			"--audit-log-maxsize=100000")
 	}
 	if !c.options.ControllerManager {
 		// It waits for service accounts that only a controller manager makes.
@@ -93,11 +95,11 @@ func (c *Cluster) apiServerFlags() []string {
 }
 
 func (c *Cluster) managerFlags() []string {
-	return []string{
+	return append([]string{
 		"--kubeconfig=" + c.KubeconfigPath(), "--authentication-kubeconfig=" + c.KubeconfigPath(), "--authorization-kubeconfig=" + c.KubeconfigPath(),
 		"--bind-address=127.0.0.1", "--secure-port=0", "--cert-dir=" + c.path("certificates"), "--leader-elect=false", "--use-service-account-credentials=false",
 		"--service-account-private-key-file=" + c.path("service-account.key"), "--root-ca-file=" + c.caFile(),
-	}
+	}, c.options.ManagerFlags...)
 }
 
 // caFile is the certificate that the API server has made for itself, with what signed it.
@@ -113,9 +115,9 @@ func (c *Cluster) waitReady(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("the API server is not ready: %w: %w\n%s", ctx.Err(), last, tail(c.apiServer.log))
 		case <-c.apiServer.exited:
-			return c.apiServer.ended()
+			return c.apiServer.Ended()
 		case <-c.etcd.exited:
-			return c.etcd.ended()
+			return c.etcd.Ended()
 		case <-tick.C:
 		}
 		if last = c.ready(ctx); last == nil {

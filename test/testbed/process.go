@@ -11,19 +11,26 @@ import (
 	"syscall"
 )
 
-// process is a program that runs until it is killed, with a log file.
-type process struct {
+// Process is a program that runs until it is killed, with a log file. Its
+// methods may be called from any goroutine.
+type Process struct {
 	name   string
 	log    string
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when it has ended
 }
 
+// StartProcess starts a program beside the cluster's own, a scheduler perhaps.
+// It is killed when this process ends, but not by Stop. What it prints is
+// appended to NAME.log in the folder of the cluster's logs.
+func (c *Cluster) StartProcess(name, path string, args ...string) (*Process, error) {
+	return startProcess(name, path, c.logs, args...)
+}
+
 // startProcess appends to the log file, so that a program that is started
 // again has one log.
-func startProcess(path, logs string, args ...string) (*process, error) {
-	p := &process{name: filepath.Base(path), exited: make(chan struct{})}
-	p.log = filepath.Join(logs, p.name+".log")
+func startProcess(name, path, logs string, args ...string) (*Process, error) {
+	p := &Process{name: name, log: filepath.Join(logs, name+".log"), exited: make(chan struct{})}
 	file, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
@@ -52,9 +59,15 @@ func startProcess(path, logs string, args ...string) (*process, error) {
 	return p, nil
 }
 
-// kill ends the program as a power cut would, and returns when it has ended.
-// There is nothing that it would have to save.
-func (p *process) kill() error {
+// LogPath is the file with what the program has printed.
+func (p *Process) LogPath() string { return p.log }
+
+// Done is closed when the program has ended.
+func (p *Process) Done() <-chan struct{} { return p.exited }
+
+// Kill ends the program as a power cut would, and returns when it has ended.
+// It is no error if it has ended before.
+func (p *Process) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("killing %s: %w", p.name, err)
 	}
@@ -62,8 +75,8 @@ func (p *process) kill() error {
 	return nil
 }
 
-// ended describes a program that has ended by itself.
-func (p *process) ended() error {
+// Ended describes a program that has ended by itself. Call it after Done.
+func (p *Process) Ended() error {
 	return fmt.Errorf("%s ended by itself: %v\n%s", p.name, p.cmd.ProcessState, tail(p.log))
 }
 

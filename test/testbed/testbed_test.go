@@ -36,7 +36,7 @@ func TestCluster_Life(t *testing.T) {
 	}
 	t.Logf("ready after %v", time.Since(start).Round(time.Millisecond))
 	defer func() {
-		processes := []*process{c.etcd, c.apiServer}
+		processes := []*Process{c.etcd, c.apiServer}
 		if err := c.Stop(); err != nil {
 			t.Error(err)
 		}
@@ -193,7 +193,7 @@ func TestCluster_ControllerManager(t *testing.T) {
 		case <-timeout.C:
 			t.Fatalf("no pod is admitted: %v", err)
 		case <-c.manager.exited:
-			t.Fatal(c.manager.ended())
+			t.Fatal(c.manager.Ended())
 		case <-tick.C:
 		}
 	}

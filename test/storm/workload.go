@@ -1,0 +1,72 @@
+package storm
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+const (
+	gib            = int64(1) << 30
+	largestBytes   = 8 * gib
+	minPodsPerNode = 20
+)
+
+// volumeSizes divide each other. Placed in this order, on nodes whose capacity is
+// a multiple of the largest, they fit exactly wherever each one goes: what is free
+// on a node is always a multiple of the next.
+func volumeSizes() [4]int64 { return [4]int64{largestBytes, 4 * gib, 2 * gib, gib} }
+
+// pod is one pod with one claim of the same name.
+type pod struct {
+	name  string
+	bytes int64
+	class string
+}
+
+// workload is what a storm creates, and what there is room for.
+type workload struct {
+	// pods are in the order in which they are created: the largest first.
+	pods []pod
+	// capacityBytes is each node's.
+	capacityBytes int64
+}
+
+// workloadOf has about one tenth of the largest volumes, two of the next, and so
+// on, a little different with each seed.
+func workloadOf(o Options) workload {
+	random := rand.New(rand.NewPCG(o.Seed, 1))
+	counts := mix(random, o.PodsPerNode)
+	var w workload
+	demand := int64(0)
+	for i, bytes := range volumeSizes() {
+		demand += bytes * int64(counts[i])
+		for range counts[i] * o.Nodes {
+			w.pods = append(w.pods, pod{fmt.Sprintf("pod-%05d", len(w.pods)), bytes, classNames()[random.IntN(len(classNames()))]})
+		}
+	}
+	w.capacityBytes = demand * 100 / int64(o.FillPercent) / largestBytes * largestBytes
+	return w
+}
+
+// mix counts the pods of each size so that together they ask for a multiple of
+// the largest.
+func mix(random *rand.Rand, pods int) (counts [4]int) {
+	share := func(percent int) int { return max(1, pods*(percent-2+random.IntN(5))/100) }
+	counts[0], counts[1] = share(10), share(20)
+	// 8a + 4b + 2c + d with d = pods-a-b-c is 0 modulo 8 for one in eight c.
+	c := pods * 22 / 100
+	for (4*counts[1]+2*c+pods-counts[0]-counts[1]-c)%8 != 0 {
+		c++
+	}
+	counts[2] = c
+	counts[3] = pods - counts[0] - counts[1] - c
+	return counts
+}
+
+// demandBytes is what all pods ask for.
+func (w workload) demandBytes() (sum int64) {
+	for _, p := range w.pods {
+		sum += p.bytes
+	}
+	return sum
+}
