@@ -98,6 +98,10 @@ bench-lvm: build ## measure our calls against plain LVM commands in one kernel
 bench-sched: ## measure the plugin's filter against the in-tree capacity check, both real
 	BENCH_RESULTS=$(CURDIR)/bench/results CGO_ENABLED=0 $(GO) -C $(SCHEDULER) test -trimpath -run '^$$' -bench '^BenchmarkFilter$$' -timeout 30m .
 
+.PHONY: storm
+storm: build-scheduler ## thousands of pods with volumes on a real scheduler; hours, goes on where it was stopped
+	@hack/storm
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf bin .cache

@@ -25,8 +25,10 @@ const (
 	manyPerNode = 10000
 )
 
-// classNames share the one pool.
-func classNames() [2]string { return [2]string{"local-dynamic-ssd", "local-dynamic-ssd-too"} }
+// classes share the one pool.
+const classes = 2
+
+func classNames() [classes]string { return [2]string{"local-dynamic-ssd", "local-dynamic-ssd-too"} }
 
 func nodeName(i int) string { return fmt.Sprintf("node-%03d", i) }
 
@@ -52,7 +54,7 @@ func createObjects(ctx context.Context, client kubernetes.Interface, o Options, 
 	never := v1.PreemptNever
 	for i, bytes := range volumeSizes() {
 		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: priorityName(bytes)},
-			Value: int32(1000 * (len(volumeSizes()) - i)), PreemptionPolicy: &never}
+			Value: int32(1000 * (sizes - i)), PreemptionPolicy: &never}
 		if _, err := client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
 			return err
 		}

@@ -99,8 +99,8 @@ func (o Options) validate() error {
 	return nil
 }
 
-// name is short, for files and progress.
-func (o Options) name() string {
+// Name is that of the record: it says all that is not usual.
+func (o Options) Name() string {
 	name := string(o.Tracking)
 	if o.WithoutVolumes {
 		name += "-novolumes"

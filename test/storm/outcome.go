@@ -32,7 +32,7 @@ func (s *storm) misplaced() (count int) {
 
 func (s *storm) record() Record {
 	r := Record{
-		Name: s.o.name(), Tracking: s.o.Tracking, WithoutVolumes: s.o.WithoutVolumes, Nodes: s.o.Nodes, PodsPerNode: s.o.PodsPerNode,
+		Name: s.o.Name(), Tracking: s.o.Tracking, WithoutVolumes: s.o.WithoutVolumes, Nodes: s.o.Nodes, PodsPerNode: s.o.PodsPerNode,
 		FillPercent: s.o.FillPercent, Seed: s.o.Seed, PodsPerSecond: s.o.PodsPerSecond, Turns: s.turnsDone,
 		DemandBytes: s.w.demandBytes(), CapacityBytes: s.w.capacityBytes * int64(s.o.Nodes), Pods: len(s.w.pods),
 		StuckThatFit: s.stuckThatFit(), Misplaced: s.misplaced(), CreateSeconds: s.created.Sub(s.begun).Seconds(),

@@ -120,5 +120,5 @@ func (p *publisher) sync(ctx context.Context, class string) error {
 func (p *publisher) published() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.objects) == len(classNames())
+	return len(p.objects) == classes
 }

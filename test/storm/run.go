@@ -221,5 +221,5 @@ func (s *storm) tell() {
 	_, bound := s.observer.counts()
 	volumes, refused := s.fleet.counts()
 	_, _ = fmt.Fprintf(s.o.Progress, "storm: %s: %.0f s: %d of %d pods bound, %d volumes, %d failed creates\n",
-		s.o.name(), time.Since(s.begun).Seconds(), bound, len(s.w.pods), volumes, refused)
+		s.o.Name(), time.Since(s.begun).Seconds(), bound, len(s.w.pods), volumes, refused)
 }

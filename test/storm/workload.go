@@ -9,12 +9,14 @@ const (
 	gib            = int64(1) << 30
 	largestBytes   = 8 * gib
 	minPodsPerNode = 20
+	// sizes is how many sizes of volumes there are.
+	sizes = 4
 )
 
 // volumeSizes divide each other. Placed in this order, on nodes whose capacity is
 // a multiple of the largest, they fit exactly wherever each one goes: what is free
 // on a node is always a multiple of the next.
-func volumeSizes() [4]int64 { return [4]int64{largestBytes, 4 * gib, 2 * gib, gib} }
+func volumeSizes() [sizes]int64 { return [sizes]int64{largestBytes, 4 * gib, 2 * gib, gib} }
 
 // pod is one pod with one claim of the same name.
 type pod struct {
@@ -41,7 +43,7 @@ func workloadOf(o Options) workload {
 	for i, bytes := range volumeSizes() {
 		demand += bytes * int64(counts[i])
 		for range counts[i] * o.Nodes {
-			w.pods = append(w.pods, pod{fmt.Sprintf("pod-%05d", len(w.pods)), bytes, classNames()[random.IntN(len(classNames()))]})
+			w.pods = append(w.pods, pod{fmt.Sprintf("pod-%05d", len(w.pods)), bytes, classNames()[random.IntN(classes)]})
 		}
 	}
 	w.capacityBytes = demand * 100 / int64(o.FillPercent) / largestBytes * largestBytes
@@ -50,7 +52,7 @@ func workloadOf(o Options) workload {
 
 // mix counts the pods of each size so that together they ask for a multiple of
 // the largest.
-func mix(random *rand.Rand, pods int) (counts [4]int) {
+func mix(random *rand.Rand, pods int) (counts [sizes]int) {
 	share := func(percent int) int { return max(1, pods*(percent-2+random.IntN(5))/100) }
 	counts[0], counts[1] = share(10), share(20)
 	// 8a + 4b + 2c + d with d = pods-a-b-c is 0 modulo 8 for one in eight c.

@@ -69,13 +69,13 @@ func TestWorkload_SeedDecides(t *testing.T) {
 	if same(first, other) {
 		t.Error("another seed makes the same pods")
 	}
-	sizes := map[int64]int{}
+	counts := map[int64]int{}
 	for _, p := range first.pods {
-		sizes[p.bytes]++
+		counts[p.bytes]++
 	}
 	for _, bytes := range volumeSizes() {
-		if sizes[bytes] < 80 {
-			t.Errorf("%d pods of %d bytes: not much of a mix", sizes[bytes], bytes)
+		if counts[bytes] < 80 {
+			t.Errorf("%d pods of %d bytes: not much of a mix", counts[bytes], bytes)
 		}
 	}
 }
