@@ -9,6 +9,8 @@ type PoolReading struct {
 	AllocatableBytes int64
 	// ExtentSizeBytes is the pool's allocation unit; 0 if it is not known.
 	ExtentSizeBytes int64
+	// Filesystem is what volumes get whose class names none.
+	Filesystem Filesystem
 	// Age is how long ago LVM said so, by a clock that nobody sets.
 	Age time.Duration
 	// AtWatermark tells that a thin pool takes no more volumes because its data

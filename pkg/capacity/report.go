@@ -35,17 +35,20 @@ type Report struct {
 	Changed time.Time
 	// ExtentSizes are the pools' allocation units in bytes.
 	ExtentSizes map[string]int64
+	// Filesystems are what volumes get whose class names none.
+	Filesystems map[string]Filesystem
 }
 
 // reportJSON is the wire form. Amounts of bytes are decimal strings, as in the
 // pools' annotation.
 type reportJSON struct {
-	BootID      string            `json:"bootID"`
-	Changed     string            `json:"changed"`
-	ExtentSizes map[string]string `json:"extentSizes,omitempty"`
-	Format      int               `json:"format"`
-	Generation  int64             `json:"generation"`
-	Writer      string            `json:"writer"`
+	BootID      string                `json:"bootID"`
+	Changed     string                `json:"changed"`
+	ExtentSizes map[string]string     `json:"extentSizes,omitempty"`
+	Filesystems map[string]Filesystem `json:"filesystems,omitempty"`
+	Format      int                   `json:"format"`
+	Generation  int64                 `json:"generation"`
+	Writer      string                `json:"writer"`
 }
 
 // EncodeReport returns the annotation's value; equal reports give equal bytes.
@@ -55,6 +58,7 @@ func EncodeReport(r Report) (string, error) {
 	}
 	out := reportJSON{
 		BootID: r.BootID, Changed: r.Changed.UTC().Format(time.RFC3339), Format: r.Format, Generation: r.Generation, Writer: r.Writer,
+		Filesystems: r.Filesystems,
 	}
 	for pool, size := range r.ExtentSizes {
 		if out.ExtentSizes == nil {
@@ -103,6 +107,9 @@ func DecodeReport(value string) (Report, error) {
 
 func (in reportJSON) report() (Report, error) {
 	r := Report{Format: in.Format, Writer: in.Writer, BootID: in.BootID, Generation: in.Generation}
+	if len(in.Filesystems) > 0 {
+		r.Filesystems = in.Filesystems
+	}
 	var err error
 	if r.Changed, err = time.Parse(time.RFC3339, in.Changed); err != nil {
 		return Report{}, fmt.Errorf("%w: changed: %w", ErrReport, err)
@@ -140,6 +147,14 @@ func (r Report) problem() string {
 		}
 		if size <= 0 {
 			return fmt.Sprintf("extent size of pool %q is not positive", pool)
+		}
+	}
+	for pool, filesystem := range r.Filesystems {
+		if problem := poolNameProblem(pool); problem != "" {
+			return problem
+		}
+		if _, known := ParseFilesystem(string(filesystem)); !known || filesystem == FilesystemNone {
+			return fmt.Sprintf("file system of pool %q is %q", pool, filesystem)
 		}
 	}
 	return ""

@@ -14,7 +14,7 @@ func (d *Driver) PoolReadings(ctx context.Context) []capacity.PoolReading {
 	inv, err := d.inventory(ctx)
 	var readings []capacity.PoolReading
 	for _, pool := range d.pools() {
-		reading := capacity.PoolReading{Pool: pool.Name, Err: err}
+		reading := capacity.PoolReading{Pool: pool.Name, Filesystem: pool.DefaultFilesystem, Err: err}
 		if err == nil {
 			reading.Age = max(time.Since(inv.state.Taken), 0)
 			var usage poolUsage

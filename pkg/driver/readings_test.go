@@ -11,7 +11,7 @@ func TestPoolReadings(t *testing.T) {
 	w := newWorld(t, worldOptions{})
 	p := w.start(t)
 	before := readingOf(t, p.PoolReadings(t.Context()), "thick")
-	if before.Err != nil || before.AllocatableBytes != 4*gib || before.ExtentSizeBytes != 4*mib || before.Age < 0 {
+	if before.Err != nil || before.AllocatableBytes != 4*gib || before.ExtentSizeBytes != 4*mib || before.Filesystem != capacity.FilesystemExt4 || before.Age < 0 {
 		t.Errorf("reading %+v", before)
 	}
 	mustCreate(t, p, createReq("v1", "thick", 8*mib))

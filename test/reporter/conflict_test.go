@@ -39,6 +39,7 @@ func (a *actor) note(err error) error {
 // driver's entry; a person who never looks. If one addition were made on an old
 // reading, the sums would be too small.
 func TestClient_NoWriteIsBlind(t *testing.T) {
+	t.Parallel()
 	const rounds = 2500
 	b := newBed(t, 1)
 	node := b.nodes[0]

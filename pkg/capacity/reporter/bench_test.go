@@ -44,7 +44,7 @@ func (s *fakeSource) PoolReadings(ctx context.Context) []capacity.PoolReading {
 	var out []capacity.PoolReading
 	for _, pool := range slices.Sorted(maps.Keys(s.pools)) {
 		out = append(out, capacity.PoolReading{
-			Pool: pool, AllocatableBytes: s.pools[pool], ExtentSizeBytes: 4 << 20, Err: errors.Join(err, s.errs[pool]), AtWatermark: s.full[pool],
+			Pool: pool, AllocatableBytes: s.pools[pool], ExtentSizeBytes: 4 << 20, Filesystem: "xfs", Err: errors.Join(err, s.errs[pool]), AtWatermark: s.full[pool],
 		})
 	}
 	return out

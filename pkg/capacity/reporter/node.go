@@ -38,9 +38,37 @@ func (id identity) view(node Object) nodeView {
 	return v
 }
 
+// poolFacts are what the report says of the pools.
+type poolFacts struct {
+	extentSizes map[string]int64
+	filesystems map[string]capacity.Filesystem
+}
+
+// facts are those of the readings, and what is published already of pools that
+// are configured and cannot be read now.
+func (v nodeView) facts(readings []capacity.PoolReading) poolFacts {
+	f := poolFacts{extentSizes: map[string]int64{}, filesystems: map[string]capacity.Filesystem{}}
+	for _, reading := range readings {
+		if size := v.report.ExtentSizes[reading.Pool]; size > 0 {
+			f.extentSizes[reading.Pool] = size
+		}
+		if reading.Err == nil && reading.ExtentSizeBytes > 0 {
+			f.extentSizes[reading.Pool] = reading.ExtentSizeBytes
+		}
+		if reading.Filesystem != capacity.FilesystemNone {
+			f.filesystems[reading.Pool] = reading.Filesystem
+		}
+	}
+	return f
+}
+
+func (f poolFacts) stand(r capacity.Report) bool {
+	return maps.Equal(r.ExtentSizes, f.extentSizes) && maps.Equal(r.Filesystems, f.filesystems)
+}
+
 // nodeChange compares the plan with what stands there. It returns nil if
 // nothing is to be written. wall is the node's clock, for people to read.
-func (id identity) nodeChange(v nodeView, p plan, extentSizes map[string]int64, takeover bool, wall time.Time) (*Change, error) {
+func (id identity) nodeChange(v nodeView, p plan, facts poolFacts, takeover bool, wall time.Time) (*Change, error) {
 	text, err := capacity.EncodePools(p.pools)
 	if err != nil {
 		return nil, err
@@ -49,13 +77,14 @@ func (id identity) nodeChange(v nodeView, p plan, extentSizes map[string]int64, 
 	if len(p.pools) == 0 && !v.there {
 		same = true // nothing is known yet, and nothing is claimed
 	}
-	reportStands := v.reportOK && maps.Equal(v.report.ExtentSizes, extentSizes) && !takeover
+	reportStands := v.reportOK && facts.stand(v.report) && !takeover
 	if same && (reportStands || !v.there) {
 		return nil, nil //nolint:nilnil // no change is no error
 	}
 	report := capacity.Report{
 		Format: capacity.ReportFormat, Writer: id.version, BootID: id.bootID, Generation: 1,
-		Changed: wall.UTC().Truncate(time.Second), ExtentSizes: extentSizes,
+		Changed:     wall.UTC().Truncate(time.Second),
+		ExtentSizes: facts.extentSizes, Filesystems: facts.filesystems,
 	}
 	if v.reportOK {
 		report.Generation = v.report.Generation + 1

@@ -30,6 +30,7 @@ func TestRun_WritesOnceAndRests(t *testing.T) {
 		want := capacity.Report{
 			Format: 1, Writer: "v1.2.3", BootID: "boot", Generation: 1, Changed: report.Changed,
 			ExtentSizes: map[string]int64{"hdd": 4 << 20, "ssd": 4 << 20},
+			Filesystems: map[string]capacity.Filesystem{"hdd": "xfs", "ssd": "xfs"},
 		}
 		if diff := cmp.Diff(want, report); diff != "" || err != nil || time.Since(report.Changed) > 10*time.Second {
 			t.Errorf("report: %v\n%s", err, diff)
@@ -214,7 +215,7 @@ func TestRun_NodeMadeAnew(t *testing.T) {
 
 // reportBy is a report as that version of the program writes it.
 func reportBy(version string, format int) string {
-	return fmt.Sprintf(`{"bootID":"b","changed":"2030-01-01T00:00:00Z","extentSizes":{"hdd":"4194304","ssd":"4194304"},"format":%d,"generation":5,"writer":%q}`, format, version)
+	return fmt.Sprintf(`{"bootID":"b","changed":"2030-01-01T00:00:00Z","extentSizes":{"hdd":"4194304","ssd":"4194304"},"filesystems":{"hdd":"xfs","ssd":"xfs"},"format":%d,"generation":5,"writer":%q}`, format, version)
 }
 
 // What a reporter finds when it starts, by C3 to C7 of its contract.
@@ -245,6 +246,7 @@ func TestRun_WhatItFinds(t *testing.T) {
 		"paused by the annotation":            {pools: `{"hdd":"9999"}`, pause: "true", want: `{"hdd":"9999"}`, notices: "CapacityPaused"},
 		"paused by the flag":                  {pools: `{"hdd":"9999"}`, paused: true, want: `{"hdd":"9999"}`, notices: "CapacityPaused"},
 		"paused and said not to be so":        {pause: "false", want: bothPools, writes: 1},
+		"another file system in the report":   {pools: bothPools, report: strings.Replace(reportBy("v1.2.3", 1), "xfs", "ext4", 1), want: bothPools, writes: 1},
 		"other extent sizes in the report":    {pools: bothPools, report: strings.Replace(reportBy("v1.2.3", 1), "4194304", "8388608", 1), want: bothPools, writes: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

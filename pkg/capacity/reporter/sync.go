@@ -40,7 +40,7 @@ func (r *Reporter) syncNode(ctx context.Context) (again time.Duration) {
 	}
 	plan := r.books.next(now, view.published, r.guard.held(now))
 	newer := view.reportOK && newerThan(view.report, r.id.version)
-	change, err := r.id.nodeChange(view, plan, r.extentSizes(readings, view), newer, r.wall())
+	change, err := r.id.nodeChange(view, plan, view.facts(readings), newer, r.wall())
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "What the pools hold cannot be published")
 		return resync
@@ -165,21 +165,6 @@ func (r *Reporter) warn(now time.Duration, readings []capacity.PoolReading) {
 			Message: fmt.Sprintf("Thin pool %s is so full that it takes no new volumes; extend it or delete volumes", reading.Pool),
 		})
 	}
-}
-
-// extentSizes are those of the readings, and what is published already of
-// pools that are configured and cannot be read now.
-func (r *Reporter) extentSizes(readings []capacity.PoolReading, view nodeView) map[string]int64 {
-	sizes := map[string]int64{}
-	for _, reading := range readings {
-		if size := view.report.ExtentSizes[reading.Pool]; size > 0 {
-			sizes[reading.Pool] = size
-		}
-		if reading.Err == nil && reading.ExtentSizeBytes > 0 {
-			sizes[reading.Pool] = reading.ExtentSizeBytes
-		}
-	}
-	return sizes
 }
 
 // syncCSINode does one comparison for the CSINode. The driver's entry belongs to
