@@ -65,7 +65,7 @@ func nodeFlagSet(opts *nodeOptions) *flag.FlagSet {
 
 // prepareFolders makes the folders that the process writes to.
 func (o *nodeOptions) prepareFolders(socketPath string) error {
-	for _, dir := range []string{filepath.Dir(socketPath), o.lvmRunDir, o.metadataBackupDir} {
+	for _, dir := range []string{filepath.Dir(socketPath), filepath.Dir(o.adminSocketPath()), o.lvmRunDir, o.metadataBackupDir} {
 		if dir == "" {
 			continue
 		}

@@ -34,6 +34,7 @@ type nodeOptions struct {
 	lvmPlainExec       bool
 	metadataBackupDir  string
 	publish            publishOptions
+	orphans            orphanOptions
 }
 
 // maxVolumesLimit is what Kubernetes' count fields hold (int32).
@@ -60,7 +61,7 @@ func (o *nodeOptions) addFlags(fs *flag.FlagSet) {
 	fs.Int64Var(&o.maxVolumes, "max-volumes", 256,
 		"how many volumes of this driver the node can use in total, at least 1")
 	fs.StringVar(&o.lvmPath, "lvm-path", "lvm", "the lvm executable")
-	fs.StringVar(&o.lvmRunDir, "lvm-run-dir", "/run/csi-local",
+	fs.StringVar(&o.lvmRunDir, "lvm-run-dir", defaultLVMRunDir,
 		"folder for the private LVM configuration; one for each csi-local process of a machine")
 	fs.StringVar(&o.lvmLockDir, "lvm-lock-dir", "/run/lock/lvm",
 		"LVM's lock folder, the same for all that run LVM on the machine")
@@ -73,6 +74,7 @@ func (o *nodeOptions) addFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.metadataBackupDir, "metadata-backup-dir", "",
 		"folder for copies of the volume groups' metadata, made after changes, for vgcfgrestore(8); none if empty")
 	o.publish.addFlags(fs)
+	o.orphans.addFlags(fs)
 }
 
 // validate reports everything that is wrong, at once.
@@ -115,6 +117,12 @@ func (o *nodeOptions) validate() error {
 		add("lvm-refresh-interval", "%v must be at least 1s", o.lvmRefreshInterval)
 	}
 	if err := o.publish.validate(o.lvmRefreshInterval); err != nil {
+		problems = append(problems, err)
+	}
+	if _, err := driver.ParseEndpoint("unix://" + o.adminSocketPath()); err != nil && filepath.IsAbs(o.lvmRunDir) {
+		add("admin-socket", "%w", err)
+	}
+	if err := o.orphans.validate(); err != nil {
 		problems = append(problems, err)
 	}
 	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

@@ -93,6 +93,10 @@ func TestNodeOptions_EachProblemIsNamed(t *testing.T) {
 		{[]string{"--publish-interval=1ms"}, []string{"--publish-", "Interval"}},
 		{[]string{"--publish-validity=2m"}, []string{"--publish-validity", "--lvm-refresh-interval"}},
 		{[]string{"--publish-validity=2m", "--lvm-refresh-interval=30s"}, nil},
+		{[]string{"--orphan-policy=shred"}, []string{"--orphan-policy", "delete, keep or ignore"}},
+		{[]string{"--orphan-policy=ignore"}, nil},
+		{[]string{"--orphan-grace=0"}, []string{"--orphan-", "Grace"}},
+		{[]string{"--admin-socket=admin.sock"}, []string{"--admin-socket", "unix:///"}},
 		{
 			[]string{"--node-name=", "--driver-name=X", "--max-volumes=-1"},
 			[]string{"--node-name", "--driver-name", "--max-volumes"},
@@ -136,8 +140,13 @@ func renderOptions(t *testing.T) string {
 	}
 	publish := flag.NewFlagSet("", flag.ContinueOnError)
 	(&publishOptions{}).addFlags(publish)
-	table("Its own", func(name string) bool { return own.Lookup(name) != nil && publish.Lookup(name) == nil })
+	orphans := flag.NewFlagSet("", flag.ContinueOnError)
+	(&orphanOptions{}).addFlags(orphans)
+	table("Its own", func(name string) bool {
+		return own.Lookup(name) != nil && publish.Lookup(name) == nil && orphans.Lookup(name) == nil
+	})
 	table("What it publishes (see [reporter.md](reporter.md))", func(name string) bool { return publish.Lookup(name) != nil })
+	table("Orphans (see [orphans.md](orphans.md))", func(name string) bool { return orphans.Lookup(name) != nil })
 	table("Logs (klog)", func(name string) bool { return own.Lookup(name) == nil })
 	return b.String()
 }

@@ -22,11 +22,12 @@ const (
 const usage = `csi-local gives Kubernetes pods local disks from LVM pools.
 
 Usage:
-  csi-local node [flags]   serve the CSI calls of this node
-  csi-local version        print the version
-  csi-local help           print this text
+  csi-local node [flags]      serve the CSI calls of this node
+  csi-local orphans COMMAND   list, adopt or delete volumes of this node that have no PersistentVolume
+  csi-local version           print the version
+  csi-local help              print this text
 
-csi-local node -h lists the flags.
+csi-local node -h lists the flags, csi-local orphans -h the commands.
 `
 
 // errUsage: the command line is wrong.
@@ -56,6 +57,8 @@ func dispatch(ctx context.Context, args []string, stdout io.Writer) error {
 	switch command {
 	case "node":
 		return nodeCommand(ctx, args[1:], stdout)
+	case "orphans":
+		return orphansCommand(ctx, args[1:], stdout)
 	case "version", "--version", "-version":
 		_, err := fmt.Fprintln(stdout, versionString())
 		return err
@@ -63,9 +66,9 @@ func dispatch(ctx context.Context, args []string, stdout io.Writer) error {
 		_, err := io.WriteString(stdout, usage)
 		return err
 	case "":
-		return fmt.Errorf("%w: no command given; the commands are node, version, help", errUsage)
+		return fmt.Errorf("%w: no command given; the commands are node, orphans, version, help", errUsage)
 	default:
-		return fmt.Errorf("%w: unknown command %q; the commands are node, version, help", errUsage, command)
+		return fmt.Errorf("%w: unknown command %q; the commands are node, orphans, version, help", errUsage, command)
 	}
 }
 

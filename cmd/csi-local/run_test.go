@@ -29,7 +29,7 @@ func TestRun_CommandLines(t *testing.T) {
 		{[]string{"help"}, exitOK, "csi-local node [flags]", ""},
 		{[]string{"-h"}, exitOK, "csi-local node [flags]", ""},
 		{[]string{"node", "-h"}, exitOK, "-pools-file", ""},
-		{nil, exitUsage, "", "no command given; the commands are node, version, help"},
+		{nil, exitUsage, "", "no command given; the commands are node, orphans, version, help"},
 		{[]string{"nod"}, exitUsage, "", `unknown command "nod"`},
 		{[]string{"node", "--nosuch"}, exitUsage, "", "csi-local node -h lists the flags"},
 		{[]string{"node", "stray"}, exitUsage, "", `unexpected argument "stray"`},

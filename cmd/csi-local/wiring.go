@@ -21,6 +21,7 @@ import (
 	"github.com/csi-local/csi-local/pkg/capacity/reporter"
 	"github.com/csi-local/csi-local/pkg/driver"
 	"github.com/csi-local/csi-local/pkg/lvm"
+	"github.com/csi-local/csi-local/pkg/orphans"
 	"github.com/csi-local/csi-local/pkg/poolconfig"
 )
 
@@ -37,6 +38,10 @@ type node struct {
 	lvmChanges  <-chan struct{}
 	stopChanges func()
 	broadcaster record.EventBroadcaster
+
+	// keeper is nil if nobody looks for orphans.
+	keeper       *orphans.Keeper
+	orphanEvents record.EventBroadcaster
 }
 
 // newNode reads the pools file and puts the parts together. LVM begins to be
@@ -77,6 +82,9 @@ func newNode(opts *nodeOptions, version string) (*node, error) {
 		return nil, errors.Join(err, n.lvm.Close())
 	}
 	if n.reporter, err = n.newReporter(version); err != nil {
+		return nil, errors.Join(err, n.lvm.Close())
+	}
+	if n.keeper, err = n.newKeeper(version); err != nil {
 		return nil, errors.Join(err, n.lvm.Close())
 	}
 	return n, nil
@@ -129,6 +137,7 @@ func (n *node) run(ctx context.Context) error {
 		func(ctx context.Context) error { return n.driver.Serve(ctx, listener) },
 		n.watchPools,
 		n.startReporter,
+		n.startKeeper,
 	}
 	if n.opts.metricsAddress != "" {
 		parts = append(parts, n.serveMetrics)

@@ -22,6 +22,9 @@ func (s *controllerServer) CreateVolume(ctx context.Context, req *csi.CreateVolu
 	var v volume
 	err = s.operations.run(ctx, lockKey(r.ref), "creation", func(waitCtx, _ context.Context) error {
 		made, err := s.findOrCreate(waitCtx, r)
+		if err == nil {
+			made, err = s.takeOver(waitCtx, made)
+		}
 		v = made // read only after run has said that the effect ended well
 		return err
 	})

@@ -104,7 +104,7 @@ func (inv *inventory) thickUsage(pool poolconfig.Pool, group lvm.VolumeGroup) ca
 		}
 	}
 	for _, lv := range group.LogicalVolumes {
-		if v, ours := inv.find(lv.Ref()); ours && v.Pool == pool.Name && v.ThinPool == "" {
+		if v, ours := inv.find(lv.Ref()); ours && v.Pool == pool.Name && v.ThinPool == "" && !v.isOrphan() {
 			u.OwnExtents += v.FootprintExtents
 		}
 	}
@@ -137,7 +137,7 @@ func (inv *inventory) thinUsage(pool poolconfig.Pool, group lvm.VolumeGroup) (ca
 		if lv.ThinPool != pool.ThinPool || lv.SegmentType == lvm.SegThinPool {
 			continue
 		}
-		if v, ours := inv.find(lv.Ref()); ours && v.Pool == pool.Name {
+		if v, ours := inv.find(lv.Ref()); ours && v.Pool == pool.Name && !v.isOrphan() {
 			u.OwnVirtualBytes += lv.SizeBytes
 		} else {
 			u.OtherVirtualBytes += lv.SizeBytes

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/csi-local/csi-local/pkg/lvm"
 )
@@ -22,6 +23,8 @@ const (
 	tagState  = "state"  // see volumeState
 	tagFS     = "fs"     // the file system that was made
 	tagPod    = "pod"    // inline volumes: UID of the pod
+	tagSeen   = "seen"   // not empty once the PersistentVolume was seen
+	tagOrphan = "orphan" // since when the PersistentVolume is known to be missing (RFC 3339, UTC)
 )
 
 const hexDigits = "0123456789ABCDEF"
@@ -86,6 +89,8 @@ func encodeTags(driverName string, v volume) []string {
 		tagState:  string(v.State),
 		tagFS:     v.FSType,
 		tagPod:    v.EphemeralPodUID,
+		tagSeen:   v.seenTag(),
+		tagOrphan: v.orphanTag(),
 	}
 	var tags []string
 	for key, value := range values {
@@ -130,6 +135,12 @@ func decodeVolume(driverName string, lv lvm.LogicalVolume) (v volume, ours bool,
 		State:           volumeState(values[tagState]),
 		FSType:          values[tagFS],
 		EphemeralPodUID: values[tagPod],
+	}
+	v.Seen = values[tagSeen] != ""
+	if since := values[tagOrphan]; since != "" {
+		if v.Orphan, err = time.Parse(time.RFC3339, since); err != nil {
+			return volume{}, true, fmt.Errorf("volume %s: tag %s: %w: %w", lv.Ref(), tagOrphan, err, errTags)
+		}
 	}
 	if v.CSIName == "" || v.Pool == "" {
 		return volume{}, true, fmt.Errorf("volume %s: tag %s or %s is missing: %w", lv.Ref(), tagName, tagPool, errTags)

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -48,7 +49,9 @@ func anyVolume(t *rapid.T) volume {
 		LogicalVolume: lvm.LogicalVolume{VolumeGroup: "vg", Name: "lv"},
 		CSIName:       text("name", 1), Pool: text("pool", 1), Layout: text("layout", 0), ClassHash: text("class", 0),
 		Wipe: text("wipe", 0), FSType: text("fs", 0), EphemeralPodUID: text("pod", 0),
-		State: rapid.SampledFrom([]volumeState{stateNew, stateUsed, stateDeleting}).Draw(t, "state"),
+		State:  rapid.SampledFrom([]volumeState{stateNew, stateUsed, stateDeleting}).Draw(t, "state"),
+		Seen:   rapid.Bool().Draw(t, "seen"),
+		Orphan: rapid.SampledFrom([]time.Time{{}, time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}).Draw(t, "orphan"),
 	}
 }
 
@@ -98,6 +101,7 @@ func TestDecodeVolume_NeverGuesses(t *testing.T) {
 		{"unknown state", []string{owner, name, pool, "csi-local/state=later"}, true, true},
 		{"two states", []string{owner, name, pool, "csi-local/state=new", "csi-local/state=used"}, true, true},
 		{"a broken tag", []string{owner, name, pool, "csi-local/state=new", "csi-local/fs"}, true, true},
+		{"an orphan since some day", []string{owner, name, pool, "csi-local/state=new", "csi-local/orphan=yesterday"}, true, true},
 	} {
 		t.Run(tt.title, func(t *testing.T) {
 			_, ours, err := decodeVolume("d", lvm.LogicalVolume{VolumeGroup: "vg", Name: "lv", Tags: tt.tags})

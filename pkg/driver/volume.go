@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"time"
+
 	"github.com/csi-local/csi-local/pkg/lvm"
 )
 
@@ -42,6 +44,12 @@ type volume struct {
 	FSType string
 	// EphemeralPodUID is set for inline volumes: the pod that it lives with.
 	EphemeralPodUID string
+	// Seen tells that the PersistentVolume was seen at least once. Volumes that
+	// were used must have had one, whether or not this is set.
+	Seen bool
+	// Orphan is since when the PersistentVolume is known to be missing, zero if it
+	// is not; see package orphans.
+	Orphan time.Time
 }
 
 // ID is the CSI volume ID; for an inline volume it is the handle.

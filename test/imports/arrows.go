@@ -73,6 +73,15 @@ func layerArrows() []Arrow {
 			Why: "the reporter uses the contract, and only a command puts it to use",
 		},
 		{
+			From: []string{"./pkg/orphans"}, To: []string{"./pkg/lvm", "./pkg/driver", "./pkg/blockdev"}, Scope: transitive,
+			Why: "what is an orphan is decided without disks",
+		},
+		{
+			From: []string{"./pkg/orphans", "./pkg/driver"}, Except: []string{"./pkg/orphans/apiserver"},
+			To: []string{"k8s.io/client-go"}, Scope: transitive,
+			Why: "the node and its orphans are independent of how the API server is asked",
+		},
+		{
 			From: []string{"./pkg/poolconfig"}, To: []string{"./pkg/driver", "./pkg/blockdev"}, Scope: transitive,
 			Why: "the pools file says what is wanted, not how it is served",
 		},
@@ -110,7 +119,7 @@ func shippingArrows() []Arrow {
 			Why: "processes are started by the LVM layer and by mount-utils only",
 		},
 		{
-			From: []string{own}, Except: []string{"./pkg/capacity/reporter", "./pkg/schedplugin", "./pkg/controller", "./cmd", "./test"},
+			From: []string{own}, Except: []string{"./pkg/capacity/reporter", "./pkg/orphans/apiserver", "./pkg/schedplugin", "./pkg/controller", "./cmd", "./test"},
 			To: []string{"k8s.io/client-go"}, Scope: withTests,
 			Why: "the node does its work without asking the API server",
 		},
