@@ -19,6 +19,7 @@ import (
 
 	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/pkg/capacity/reporter"
+	"github.com/csi-local/csi-local/pkg/orphans/apiserver"
 	"github.com/csi-local/csi-local/test/testbed"
 )
 
@@ -98,6 +99,7 @@ func TestFence(t *testing.T) {
 		}
 	})
 	t.Run("the reporter has what it needs", func(t *testing.T) { checkReporter(t, client) })
+	t.Run("the keeper of orphans has what it needs", func(t *testing.T) { checkKeeper(t, client) })
 	t.Run("events in the namespace of Nodes only", func(t *testing.T) {
 		for in, allowed := range map[string]bool{metav1.NamespaceDefault: true, namespace: false} {
 			event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{GenerateName: "n1.", Namespace: in}, InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
@@ -130,6 +132,26 @@ func checkReporter(t *testing.T, client *kubernetes.Clientset) {
 	}
 	if _, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=n1"}); err != nil {
 		t.Error(err)
+	}
+}
+
+// checkKeeper asks with the keeper's own client, and for more than that needs.
+func checkKeeper(t *testing.T, client *kubernetes.Clientset) {
+	api := apiserver.Client{Kubernetes: client, NodeName: "n1"}
+	for _, cached := range []bool{true, false} {
+		if answer, err := api.PersistentVolume(t.Context(), "pvc-1", cached); err != nil || answer.Found {
+			t.Errorf("cached %v: %+v, %v", cached, answer, err)
+		}
+	}
+	if uid, err := api.NodeUID(t.Context()); err != nil || uid == "" {
+		t.Errorf("UID %q, %v", uid, err)
+	}
+	volumes := client.CoreV1().PersistentVolumes()
+	if _, err := volumes.List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("list: %v", err)
+	}
+	if err := volumes.Delete(t.Context(), "pvc-1", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("delete: %v", err)
 	}
 }
 
