@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	flag.Int64(flagSeed, 0, "seed of what is random; another one each time if 0")
 	results := flag.String(flagResults, "", "folder for the figures; none are written if empty")
 	flag.Parse()
-	options := vm.Options{Disks: []vm.Disk{{SizeBytes: gib}, {SizeBytes: gib}, {SizeBytes: gib}, {SizeBytes: gib}}}
+	options := vm.Options{Disks: []vm.Disk{{SizeBytes: 2 * gib}, {SizeBytes: gib}, {SizeBytes: gib}, {SizeBytes: gib}}}
 	if *results != "" {
 		options.Shares = []vm.Share{{Host: *results, Guest: *results}}
 	}
@@ -77,6 +77,8 @@ const (
 func reporterFlags(cluster *lvmcluster.Cluster) []string {
 	return []string{
 		"--kubeconfig=" + cluster.Kubeconfig,
+		// The volumes of these tests have no PersistentVolumes.
+		"--orphan-policy=ignore",
 		fmt.Sprint("--lvm-refresh-interval=", refreshInterval),
 		fmt.Sprint("--publish-interval=", publishInterval), fmt.Sprint("--publish-spread=", publishSpread),
 		fmt.Sprint("--publish-raise-delay=", raiseDelay), fmt.Sprint("--publish-step-interval=", raiseDelay), "--publish-step-percent=100",
