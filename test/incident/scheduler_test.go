@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/csi-local/csi-local/test/testbed"
 )
 
 const repository = "../.."
@@ -23,11 +25,8 @@ type schedulerProcess struct {
 func (c *cluster) startScheduler() *schedulerProcess {
 	c.t.Helper()
 	folder := c.t.TempDir()
-	binary := filepath.Join(folder, "csi-local-scheduler")
-	build := exec.CommandContext(c.t.Context(), "make", "-C", repository, "build-scheduler", "SCHEDULER_BIN="+binary)
-	if output, err := build.CombinedOutput(); err != nil {
-		c.t.Fatalf("%s: %v\n%s", build, err, output)
-	}
+	binary, err := testbed.BuildLocalScheduler(c.t.Context(), folder)
+	c.must(err)
 	text, err := os.ReadFile(filepath.Join(repository, "deploy/scheduler/config.yaml"))
 	if err != nil {
 		c.t.Fatal(err)

@@ -60,8 +60,9 @@ type Options struct {
 	// Turns is how often the scheduler is killed, spread over the storm: in turn the
 	// leader, so that a standby takes over, and both.
 	Turns int
-	// Quiet ends a storm in which nothing was bound for so long.
-	Quiet time.Duration
+	// Quiet ends a storm in which nothing was bound for so long, Limit one whose last
+	// pod was created so long ago.
+	Quiet, Limit time.Duration
 
 	Programs Programs
 	// Config is csi-local-scheduler's configuration file, as it ships. kube-scheduler
@@ -93,8 +94,8 @@ func (o Options) validate() error {
 		return fmt.Errorf("%w: %d nodes × %d pods: at least 1 × %d", errOptions, o.Nodes, o.PodsPerNode, minPodsPerNode)
 	case o.FillPercent < 10 || o.FillPercent > 200:
 		return fmt.Errorf("%w: fill of %d %%: from 10 to 200", errOptions, o.FillPercent)
-	case o.PodsPerSecond < 0 || o.Turns < 0 || o.CreateLatency < 0 || o.Quiet <= 0:
-		return fmt.Errorf("%w: pods per second, turns and latency must not be negative, and quiet not 0", errOptions)
+	case o.PodsPerSecond < 0 || o.Turns < 0 || o.CreateLatency < 0 || o.Quiet <= 0 || o.Limit <= 0:
+		return fmt.Errorf("%w: pods per second, turns and latency must not be negative, quiet and limit must be positive", errOptions)
 	}
 	return nil
 }

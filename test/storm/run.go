@@ -150,7 +150,7 @@ func (s *storm) rage(ctx context.Context) error {
 			if last := s.observer.lastBound(); last.After(s.created) {
 				quiet = time.Since(last)
 			}
-			if quiet > s.o.Quiet || !hopeless.IsZero() && min(quiet, time.Since(hopeless)) > grace {
+			if quiet > s.o.Quiet || time.Since(s.created) > s.o.Limit || !hopeless.IsZero() && min(quiet, time.Since(hopeless)) > grace {
 				s.tell()
 				return nil
 			}

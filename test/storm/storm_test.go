@@ -16,7 +16,7 @@ func TestRun_Local(t *testing.T) {
 	}
 	o := Options{
 		Nodes: 10, PodsPerNode: 20, Tracking: Local, FillPercent: 110, Seed: uint64(time.Now().UnixNano()), CreateLatency: 20 * time.Millisecond,
-		Turns: 2, Quiet: 2 * time.Minute, Programs: Programs{Local: scheduler}, Config: shippedConfig, LogLevel: 4, Progress: t.Output(),
+		Turns: 2, Quiet: 2 * time.Minute, Limit: 5 * time.Minute, Programs: Programs{Local: scheduler}, Config: shippedConfig, LogLevel: 4, Progress: t.Output(),
 	}
 	r, err := Run(t.Context(), o)
 	if err != nil {

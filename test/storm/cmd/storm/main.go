@@ -86,6 +86,7 @@ func runCommand(ctx context.Context, flags *flag.FlagSet, records *string, stdou
 	flags.DurationVar(&o.CreateLatency, "create-latency", 100*time.Millisecond, "mean time of one CreateVolume, of which a node has one at a time")
 	flags.IntVar(&o.Turns, "turns", 0, "how often the scheduler is killed: in turn the leader, and both")
 	flags.DurationVar(&o.Quiet, "quiet", 2*time.Minute, "a storm ends when nothing was bound for so long")
+	flags.DurationVar(&o.Limit, "limit", 15*time.Minute, "a storm ends so long after its last pod was created")
 	flags.IntVar(&o.LogLevel, "v", 0, "the scheduler's log level")
 	flags.BoolVar(&o.KeepLogs, "keep-logs", false, "keep the programs' logs, and say where")
 	missing := flags.Bool("missing", false, "do nothing if there is the record of this storm already")

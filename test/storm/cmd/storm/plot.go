@@ -16,10 +16,10 @@ type bar struct {
 
 // The plot's measures, in pixels.
 const (
-	plotWidth  = 760
-	labelWidth = 250
+	plotWidth  = 860
+	labelWidth = 320
 	barLeft    = labelWidth + 10
-	barRight   = plotWidth - 120
+	barRight   = plotWidth - 140
 	barHeight  = 16
 	barPitch   = 24
 	headHeight = 34
