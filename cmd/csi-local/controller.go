@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/csi-local/csi-local/pkg/controller"
+)
+
+// controllerCommand reads the flags of csi-local controller and runs it until
+// ctx ends.
+func controllerCommand(ctx context.Context, args []string, stdout io.Writer) error {
+	opts, err := parseControllerFlags(args, stdout)
+	if err != nil {
+		return err
+	}
+	if err := opts.validate(); err != nil {
+		return fmt.Errorf("%w:\n%w", errUsage, err)
+	}
+	defer klog.Flush()
+	c, err := newControllerProcess(opts, versionString())
+	if err != nil {
+		return err
+	}
+	return c.run(ctx)
+}
+
+// parseControllerFlags prints the flags to stdout when it is asked for help.
+func parseControllerFlags(args []string, stdout io.Writer) (*controllerOptions, error) {
+	opts := &controllerOptions{}
+	fs := controllerFlagSet(opts)
+	err := fs.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		if _, err := io.WriteString(stdout, "Flags of csi-local controller (one dash or two):\n\n"); err != nil {
+			return nil, err
+		}
+		fs.SetOutput(stdout)
+		fs.PrintDefaults()
+		return nil, flag.ErrHelp
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w; csi-local controller -h lists the flags", errUsage, err)
+	case fs.NArg() > 0:
+		return nil, fmt.Errorf("%w: unexpected argument %q; all arguments of controller are flags", errUsage, fs.Arg(0))
+	}
+	return opts, nil
+}
+
+// controllerFlagSet declares the flags of csi-local controller and those of the logs.
+func controllerFlagSet(opts *controllerOptions) *flag.FlagSet {
+	fs := flag.NewFlagSet("controller", flag.ContinueOnError)
+	fs.SetOutput(io.Discard) // errors are printed once, by run
+	fs.Usage = func() {}
+	opts.addFlags(fs)
+	klog.InitFlags(fs)
+	return fs
+}
+
+// controllerProcess is the running parts of csi-local controller.
+type controllerProcess struct {
+	opts     *controllerOptions
+	client   controller.Client
+	registry *prometheus.Registry
+	metrics  *controller.Metrics
+	// leading and synced are for /readyz; watchdog for /healthz.
+	leading, synced atomic.Bool
+	watchdog        *leaderelection.HealthzAdaptor
+}
+
+func newControllerProcess(opts *controllerOptions, version string) (*controllerProcess, error) {
+	config, err := opts.restConfig(version)
+	if err != nil {
+		return nil, err
+	}
+	c := &controllerProcess{opts: opts, registry: prometheus.NewRegistry(), watchdog: leaderelection.NewLeaderHealthzAdaptor(opts.election.leaseDuration)}
+	c.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	c.metrics = controller.NewMetrics(c.registry)
+	c.client.DriverName = opts.driverName
+	if c.client.Kubernetes, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	if c.client.Metadata, err = metadata.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return c, nil
+}
+
+// run serves and works until ctx ends or one of the two fails.
+func (c *controllerProcess) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served := make(chan error, 1)
+	go func() {
+		defer cancel()
+		served <- c.serve(ctx)
+	}()
+	err := c.elect(ctx)
+	cancel()
+	return errors.Join(err, <-served)
+}
+
+// elect works when this process leads.
+func (c *controllerProcess) elect(ctx context.Context) error {
+	if !c.opts.election.elect {
+		return c.work(ctx)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	return controller.Election{
+		Kubernetes:    c.client.Kubernetes,
+		Namespace:     c.opts.election.namespace,
+		Name:          controller.LeaseName(c.opts.driverName),
+		Identity:      host + "_" + string(uuid.NewUUID()), // two processes may share a machine
+		LeaseDuration: c.opts.election.leaseDuration,
+		Watchdog:      c.watchdog,
+	}.Run(ctx, c.work)
+}
+
+// work is what the leader does.
+func (c *controllerProcess) work(ctx context.Context) error {
+	c.leading.Store(true)
+	c.metrics.Leading(true)
+	defer c.metrics.Leading(false)
+	broadcaster := record.NewBroadcaster()
+	defer broadcaster.Shutdown()
+	broadcaster.StartRecordingToSink(&corev1.EventSinkImpl{Interface: c.client.Kubernetes.CoreV1().Events("")})
+	return controller.Run(ctx, c.client, controller.Options{
+		DriverName: c.opts.driverName,
+		Settings:   c.opts.settings,
+		Recorder:   broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: "csi-local-controller"}),
+		Metrics:    c.metrics,
+	}, func() { c.synced.Store(true) })
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/klog/v2"
+)
+
+// serve answers /metrics, /healthz and /readyz until ctx ends.
+func (c *controllerProcess) serve(ctx context.Context) error {
+	if c.opts.metricsAddress == "" {
+		<-ctx.Done()
+		return nil
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", c.opts.metricsAddress)
+	if err != nil {
+		return fmt.Errorf("--metrics-address: %w", err)
+	}
+	server := &http.Server{Handler: c.handler(), ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() {
+		if err := server.Close(); err != nil {
+			klog.FromContext(ctx).Error(err, "Closing the metrics endpoint")
+		}
+	})
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func (c *controllerProcess) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(c.registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /healthz", check(c.watchdog.Check))
+	mux.Handle("GET /readyz", check(c.ready))
+	return mux
+}
+
+// errNotSynced: the leader has not seen the cluster yet.
+var errNotSynced = errors.New("the caches are being filled")
+
+// ready is true of a process that waits for the lease, too: a rollout must not
+// wait for one that another process holds.
+func (c *controllerProcess) ready(*http.Request) error {
+	if c.leading.Load() && !c.synced.Load() {
+		return errNotSynced
+	}
+	return nil
+}
+
+// check answers 200 or, with what is wrong, 503.
+func check(healthy func(*http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text := "ok\n"
+		if err := healthy(r); err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			text = err.Error() + "\n"
+		}
+		_, _ = io.WriteString(w, text) // a client that is gone needs no answer
+	})
+}
