@@ -53,7 +53,7 @@ func patterns() []pattern {
 // kindOf returns the sentinel that err matches, ErrFailed if none.
 func kindOf(err error) error {
 	for _, kind := range []error{
-		ErrNoSpace, ErrThinPoolFull, ErrThinPoolRepair, ErrExists, ErrNotFound, ErrInUse, ErrVolumeGroupMissing,
+		ErrNoSpace, ErrThinPoolFull, ErrThinPoolRepair, ErrThinDeviceMissing, ErrExists, ErrNotFound, ErrInUse, ErrVolumeGroupMissing,
 		ErrVolumeGroupAmbiguous, ErrPhysicalVolumeMissing, ErrInvalid, ErrReport, ErrTimeout, ErrUnavailable,
 	} {
 		if errors.Is(err, kind) {
@@ -80,14 +80,24 @@ func classify(f failure) error {
 		return errNothingDone
 	}
 	for _, p := range patterns() {
-		if slices.ContainsFunc(f.result.Failures(), func(m string) bool { return strings.Contains(m, p.words) }) {
+		if f.says(p.words) {
 			return p.kind
 		}
 	}
 	if f.result.ExitCode == invalidCommandLine {
 		return ErrInvalid
 	}
+	if lv, _ := f.after.LogicalVolume(f.ch.ref); f.ch.is(opActivate) && lv.SegmentType == SegThin && f.says("reload ioctl", "No data available") {
+		return ErrThinDeviceMissing // ENODATA of the kernel's thin target; of a disk, it means another thing
+	}
 	return ErrFailed
+}
+
+// says tells whether one of LVM's sentences has all these words.
+func (f failure) says(words ...string) bool {
+	return slices.ContainsFunc(f.result.Failures(), func(m string) bool {
+		return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(m, w) })
+	})
 }
 
 // invalidCommandLine is lvm's exit code for arguments that it cannot parse (lvm(8)).

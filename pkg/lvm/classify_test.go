@@ -155,7 +155,7 @@ func TestClassify_LVMsOwnWords(t *testing.T) {
 // Every sentinel is told apart from ErrFailed when it comes as the cause.
 func TestKindOf(t *testing.T) {
 	for _, kind := range []error{
-		ErrNoSpace, ErrThinPoolFull, ErrThinPoolRepair, ErrExists, ErrNotFound, ErrInUse, ErrVolumeGroupMissing,
+		ErrNoSpace, ErrThinPoolFull, ErrThinPoolRepair, ErrThinDeviceMissing, ErrExists, ErrNotFound, ErrInUse, ErrVolumeGroupMissing,
 		ErrVolumeGroupAmbiguous, ErrPhysicalVolumeMissing, ErrInvalid, ErrReport, ErrTimeout, ErrUnavailable,
 	} {
 		if got := kindOf(&Error{Kind: kind}); got != kind {

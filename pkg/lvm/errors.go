@@ -19,6 +19,10 @@ var (
 	ErrThinPoolFull = errors.New("thin pool is full")
 	// ErrThinPoolRepair: the thin pool's metadata needs a check or repair.
 	ErrThinPoolRepair = errors.New("thin pool needs repair")
+	// ErrThinDeviceMissing: the thin pool does not know the thin volume (yet).
+	// What LVM has still to tell it, it tells with the next thin volume that is
+	// made or removed in that pool.
+	ErrThinDeviceMissing = errors.New("thin pool does not know the volume")
 	// ErrExists: a logical volume of that name exists.
 	ErrExists = errors.New("logical volume exists")
 	// ErrNotFound: the logical volume (or thin pool) does not exist.

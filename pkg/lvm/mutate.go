@@ -44,8 +44,8 @@ type change struct {
 }
 
 // attempts is how often a command is run when its failure was explained by
-// something that has been put right since: a disk that was added to the volume
-// group by somebody else, and is in the filter now.
+// something that has been put right since, such as a disk that was added to the
+// volume group by somebody else and is in the filter now, or that may be over.
 const attempts = 2
 
 // apply runs a change: exactly one LVM command if it succeeds.
@@ -158,8 +158,12 @@ func (c *Client) explain(ctx context.Context, ch change, cmd Command, before *St
 		return after, false, nil
 	}
 	kind := classify(failure{ch: ch, cmd: cmd, before: before, after: after, result: result, cause: cause})
+	// A thin pool that was activated by an LVM that leaves names in /dev to udevd,
+	// and then deactivated by ours, loses them when udevd comes to it: maybe while
+	// its metadata is being checked. That is over when the check is made again.
+	mayBeOver := errors.Is(kind, errNothingDone) || errors.Is(kind, ErrThinPoolRepair)
 	again = shows(after, ch) && after.Problems[ch.ref.VolumeGroup] == nil && cause == nil &&
-		(!slices.Equal(devicesBefore, c.layout.devices) || errors.Is(kind, errNothingDone))
+		(!slices.Equal(devicesBefore, c.layout.devices) || mayBeOver)
 	if errors.Is(kind, errNothingDone) {
 		kind = ErrFailed
 	}
