@@ -88,6 +88,7 @@ func codeTable() []codeRow {
 		{kind: lvm.ErrVolumeGroupMissing, code: codes.Unavailable, create: codes.ResourceExhausted},
 		{kind: lvm.ErrVolumeGroupAmbiguous, code: codes.Unavailable, create: codes.ResourceExhausted},
 		{kind: lvm.ErrPhysicalVolumeMissing, code: codes.Unavailable, create: codes.ResourceExhausted},
+		{kind: lvm.ErrThinDeviceMissing, code: codes.Internal},
 		{kind: lvm.ErrExists, code: codes.AlreadyExists},
 		{kind: lvm.ErrNotFound, code: codes.NotFound},
 		{kind: lvm.ErrInUse, code: codes.FailedPrecondition},

@@ -34,7 +34,7 @@ func (d *Driver) openDevice(ctx context.Context, v volume) (device, error) {
 			return device{path: path, number: number}, nil
 		}
 	}
-	lv, err := d.volumes.Activate(ctx, v.Ref())
+	lv, err := d.activate(ctx, v)
 	if err != nil {
 		return device{}, err
 	}

@@ -77,7 +77,7 @@ func (d *Driver) wipePolicy(v volume) capacity.WipePolicy {
 // that was deactivated and activated by hand has another number, and the old
 // one may be another's.
 func (d *Driver) openable(ctx context.Context, v volume) (volume, error) {
-	lv, err := d.volumes.Activate(ctx, v.Ref())
+	lv, err := d.activate(ctx, v)
 	if err != nil {
 		return volume{}, err
 	}
