@@ -23,11 +23,12 @@ const usage = `csi-local gives Kubernetes pods local disks from LVM pools.
 
 Usage:
   csi-local node [flags]      serve the CSI calls of this node
+  csi-local controller        look after lost nodes and claims that can never work, for the cluster
   csi-local orphans COMMAND   list, adopt or delete volumes of this node that have no PersistentVolume
   csi-local version           print the version
   csi-local help              print this text
 
-csi-local node -h lists the flags, csi-local orphans -h the commands.
+csi-local node -h and csi-local controller -h list the flags, csi-local orphans -h the commands.
 `
 
 // errUsage: the command line is wrong.
@@ -57,6 +58,8 @@ func dispatch(ctx context.Context, args []string, stdout io.Writer) error {
 	switch command {
 	case "node":
 		return nodeCommand(ctx, args[1:], stdout)
+	case "controller":
+		return controllerCommand(ctx, args[1:], stdout)
 	case "orphans":
 		return orphansCommand(ctx, args[1:], stdout)
 	case "version", "--version", "-version":
@@ -66,9 +69,9 @@ func dispatch(ctx context.Context, args []string, stdout io.Writer) error {
 		_, err := io.WriteString(stdout, usage)
 		return err
 	case "":
-		return fmt.Errorf("%w: no command given; the commands are node, orphans, version, help", errUsage)
+		return fmt.Errorf("%w: no command given; the commands are node, controller, orphans, version, help", errUsage)
 	default:
-		return fmt.Errorf("%w: unknown command %q; the commands are node, orphans, version, help", errUsage, command)
+		return fmt.Errorf("%w: unknown command %q; the commands are node, controller, orphans, version, help", errUsage, command)
 	}
 }
 
