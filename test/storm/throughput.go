@@ -31,6 +31,10 @@ type ThroughputRecord struct {
 	Pods  int       `json:"pods"`
 	Local []float64 `json:"localPodsPerSecond"`
 	Stock []float64 `json:"stockPodsPerSecond"`
+	// LocalCPU and StockCPU are the processor's seconds of the scheduler in each round,
+	// its start included. Other load on the machine changes them little.
+	LocalCPU []float64 `json:"localCPUSeconds"`
+	StockCPU []float64 `json:"stockCPUSeconds"`
 }
 
 // Throughput measures how fast each scheduler places pods without volumes that
@@ -51,30 +55,30 @@ func Throughput(ctx context.Context, o ThroughputOptions) (record ThroughputReco
 	}
 	record = ThroughputRecord{Nodes: o.Nodes, Pods: o.Pods}
 	// One round that does not count warms the API server up.
-	if _, err := throughputRound(ctx, cluster, client, o, false); err != nil {
+	if _, _, err := throughputRound(ctx, cluster, client, o, false); err != nil {
 		return ThroughputRecord{}, err
 	}
 	for round := range o.Rounds {
 		for turn := range 2 {
 			stock := turn == round%2
-			pods, err := throughputRound(ctx, cluster, client, o, stock)
+			pods, cpu, err := throughputRound(ctx, cluster, client, o, stock)
 			if err != nil {
 				return ThroughputRecord{}, err
 			}
 			if stock {
-				record.Stock = append(record.Stock, pods)
+				record.Stock, record.StockCPU = append(record.Stock, pods), append(record.StockCPU, cpu)
 			} else {
-				record.Local = append(record.Local, pods)
+				record.Local, record.LocalCPU = append(record.Local, pods), append(record.LocalCPU, cpu)
 			}
 		}
-		_, _ = fmt.Fprintf(o.Progress, "storm: round %d of %d: local %.1f pods/s, stock %.1f pods/s\n",
-			round+1, o.Rounds, record.Local[round], record.Stock[round])
+		_, _ = fmt.Fprintf(o.Progress, "storm: round %d of %d: local %.1f pods/s with %.2f s of CPU, stock %.1f pods/s with %.2f s\n",
+			round+1, o.Rounds, record.Local[round], record.LocalCPU[round], record.Stock[round], record.StockCPU[round])
 	}
 	return record, nil
 }
 
 // throughputRound creates the pods, starts the scheduler, and takes both away.
-func throughputRound(ctx context.Context, cluster *testbed.Cluster, client kubernetes.Interface, o ThroughputOptions, stock bool) (perSecond float64, err error) {
+func throughputRound(ctx context.Context, cluster *testbed.Cluster, client kubernetes.Interface, o ThroughputOptions, stock bool) (perSecond, cpuSeconds float64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &storm{client: client, o: Options{WithoutVolumes: true}}
@@ -82,17 +86,17 @@ func throughputRound(ctx context.Context, cluster *testbed.Cluster, client kuber
 		s.w.pods = append(s.w.pods, pod{name: fmt.Sprintf("pod-%05d", i), bytes: gib})
 	}
 	if err := s.createPods(ctx); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if s.observer, err = newObserver(client, false); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() {
 		cancel()
 		s.observer.wait()
 	}()
 	if err := s.observer.start(ctx); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	program := o.Programs.Local
 	if stock {
@@ -100,19 +104,20 @@ func throughputRound(ctx context.Context, cluster *testbed.Cluster, client kuber
 	}
 	scheduler, err := newSchedulers(cluster, program, schedulerConfig{shipped: o.Config, stock: stock, alone: true, unlimited: true}, 0)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, scheduler.end()) }()
 	if err := scheduler.start(1); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if err := s.waitBound(ctx, scheduler); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
+	process := scheduler.members[0]
 	if err := scheduler.stop(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return pace(s.observer.boundTimes()), s.deletePods(ctx)
+	return pace(s.observer.boundTimes()), process.CPUTime().Seconds(), s.deletePods(ctx)
 }
 
 func (s *storm) waitBound(ctx context.Context, scheduler *schedulers) error {

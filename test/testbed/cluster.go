@@ -166,7 +166,9 @@ func (c *Cluster) StopKeepingLogs() error {
 func (c *Cluster) LogDir() string { return c.logs }
 
 // Address is the API server's.
-func (c *Cluster) Address() string { return "https://" + net.JoinHostPort(c.options.Address, strconv.Itoa(c.apiPort)) }
+func (c *Cluster) Address() string {
+	return "https://" + net.JoinHostPort(c.options.Address, strconv.Itoa(c.apiPort))
+}
 
 func (c *Cluster) killAll() error {
 	var problems []error

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // Process is a program that runs until it is killed, with a log file. Its
@@ -73,6 +74,13 @@ func (p *Process) Kill() error {
 	}
 	<-p.exited
 	return nil
+}
+
+// CPUTime is what the program has used, in user mode and in the kernel. Call it
+// after Done.
+func (p *Process) CPUTime() time.Duration {
+	<-p.exited // or the state may be half written
+	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 }
 
 // Ended describes a program that has ended by itself. Call it after Done.

@@ -147,11 +147,11 @@ func (r results) timeRatio(s setting) (spread, bool) {
 	return f.spread(func(r storm.Record) float64 { return r.Seconds / without }), true
 }
 
-// throughputRatio is local / stock, pair by pair.
-func (r results) throughputRatio() spread {
+// pairs is local / stock, round by round.
+func pairs(local, stock []float64) spread {
 	var ratios []float64
-	for i := range min(len(r.throughput.Local), len(r.throughput.Stock)) {
-		ratios = append(ratios, r.throughput.Local[i]/r.throughput.Stock[i])
+	for i := range min(len(local), len(stock)) {
+		ratios = append(ratios, local[i]/stock[i])
 	}
 	return spreadOf(ratios)
 }

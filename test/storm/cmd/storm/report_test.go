@@ -34,7 +34,8 @@ func write(t *testing.T, change func(*storm.Record)) string {
 			t.Fatal(err)
 		}
 	}
-	throughput := storm.ThroughputRecord{Nodes: 100, Pods: 2000, Local: []float64{99, 300, 101}, Stock: []float64{100, 100, 100}}
+	throughput := storm.ThroughputRecord{Nodes: 100, Pods: 2000, Local: []float64{99, 300, 101}, Stock: []float64{100, 100, 100},
+		LocalCPU: []float64{4, 6, 5}, StockCPU: []float64{5, 5, 5}}
 	if err := storm.WriteRecord(folder, throughputName, throughput); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,8 @@ func TestReport(t *testing.T) {
     "value": 590,`, `"storm_none_100x100_failed_creates",
     "value": 9000,`, `"storm_none_100x100_unbound",
     "value": 10,`, `"throughput_ratio_no_volumes",
-    "value": 1.01,`,
+    "value": 1.01,`, `"throughput_cpu_ratio_no_volumes",
+    "value": 1,`,
 	} {
 		if !strings.Contains(figures, want) {
 			t.Errorf("storm.json lacks %s:\n%s", want, figures)
