@@ -94,6 +94,10 @@ demo: build ## the life of real volumes, step by step
 bench-lvm: build ## measure our calls against plain LVM commands in one kernel
 	@hack/bench-lvm
 
+.PHONY: bench-capacity
+bench-capacity: ## count what 2,000 reporters ask of an API server, and what volumes cause on real LVM
+	@hack/bench-capacity
+
 .PHONY: bench-sched
 bench-sched: ## measure the plugin's filter against the in-tree capacity check, both real
 	BENCH_RESULTS=$(CURDIR)/bench/results CGO_ENABLED=0 $(GO) -C $(SCHEDULER) test -trimpath -run '^$$' -bench '^BenchmarkFilter$$' -timeout 30m .

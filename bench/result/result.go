@@ -45,6 +45,20 @@ func (s *Set) Report(metric string, value float64, unit string) {
 	s.results = append(s.results, Result{metric, value, unit, "", true})
 }
 
+// Include adds the figures of a file that [Set.Write] has written.
+func (s *Set) Include(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var results []Result
+	if err := json.Unmarshal(data, &results); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	s.results = append(s.results, results...)
+	return nil
+}
+
 // ErrGoalMissed is returned by [Set.Err] if a figure misses its goal.
 var ErrGoalMissed = errors.New("goal missed")
 

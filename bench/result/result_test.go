@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestSet(t *testing.T) {
@@ -44,6 +46,13 @@ func TestSet(t *testing.T) {
   },`
 	if !strings.HasPrefix(string(data), first) {
 		t.Errorf("file begins %q, want %q", data[:min(len(data), len(first))], first)
+	}
+	var again Set
+	if err := again.Include(filepath.Join(folder, "bench.json")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(s.results, again.results); diff != "" {
+		t.Errorf("read again (-want +got)\n%s", diff)
 	}
 	left, err := filepath.Glob(filepath.Join(folder, "*.tmp"))
 	if err != nil || len(left) != 0 {

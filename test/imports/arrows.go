@@ -119,7 +119,7 @@ func shippingArrows() []Arrow {
 			Why: "processes are started by the LVM layer and by mount-utils only",
 		},
 		{
-			From: []string{own}, Except: []string{"./pkg/capacity/reporter", "./pkg/orphans/apiserver", "./pkg/schedplugin", "./pkg/controller", "./cmd", "./test"},
+			From: []string{own}, Except: []string{"./pkg/capacity/reporter", "./pkg/orphans/apiserver", "./pkg/schedplugin", "./pkg/controller", "./cmd", "./test", "./bench"},
 			To: []string{"k8s.io/client-go"}, Scope: withTests,
 			Why: "the node does its work without asking the API server",
 		},

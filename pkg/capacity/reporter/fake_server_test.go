@@ -1,6 +1,7 @@
 package reporter
 
 import (
+	"context"
 	"encoding/json"
 	"strconv"
 	"sync"
@@ -39,6 +40,8 @@ type fakeServer struct {
 	// before fails requests without an effect, after lets them happen and
 	// loses the answer.
 	before, after func(verb, resource string) error
+	// hold tells whether a patch gets no answer now; then it may be applied later.
+	hold func(kind Kind, patch []byte) bool
 	// wrote is called with each change a patch made, under mu.
 	wrote    func(kind Kind)
 	attempts map[Kind]int
@@ -110,7 +113,11 @@ func (s *fakeServer) react(action clienttesting.Action) (bool, runtime.Object, e
 		s.selectors[resource+" "+action.(clienttesting.ListAction).GetListRestrictions().Fields.String()] = true
 		object = s.list(kind)
 	case "patch":
-		object, err = s.patch(kind, action.(clienttesting.PatchAction).GetPatch())
+		patch := action.(clienttesting.PatchAction).GetPatch()
+		if s.hold != nil && s.hold(kind, patch) {
+			return true, nil, context.DeadlineExceeded
+		}
+		object, err = s.patch(kind, patch)
 	}
 	if err == nil && s.after != nil {
 		err = s.after(verb, resource)

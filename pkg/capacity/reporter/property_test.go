@@ -3,6 +3,7 @@ package reporter
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"strconv"
 	"testing"
@@ -55,7 +56,9 @@ type world struct {
 	lvmSince time.Duration
 	pools    []string
 	history  map[string][]truth // of the pools themselves, by time
+	gone     map[string]bool    // volume groups that were pulled out
 	read     map[string]int64   // LVM's last answer, taken at readAt
+	readGone map[string]bool
 	readAt   time.Duration
 
 	server    *fakeServer
@@ -69,6 +72,9 @@ type world struct {
 	wakeAt    time.Duration
 	event     *Object
 	eventDue  time.Duration
+	death     death
+	late      []byte // what a process that died had sent
+	lateDue   time.Duration
 	random    *rand.Rand
 }
 
@@ -77,12 +83,13 @@ func newWorld(t *rapid.T) *world {
 	w := &world{
 		t: t, settings: DefaultSettings(), wall: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), pools: []string{"a", "b"},
 		history: map[string][]truth{}, read: map[string]int64{}, server: newFakeServer(), random: rand.New(rand.NewPCG(seed, seed)), //nolint:gosec // a model
-		seenByAPI: map[string]int64{},
+		seenByAPI: map[string]int64{}, gone: map[string]bool{},
 	}
 	for _, pool := range w.pools {
 		w.setTruth(pool, w.random.Int64N(1000)+1)
 	}
 	w.readLVM()
+	w.server.hold = w.dies
 	w.server.wrote = func(kind Kind) {
 		if kind == KindNode {
 			w.checkWrite()
@@ -118,7 +125,7 @@ func (w *world) readLVM() {
 	for _, pool := range w.pools {
 		w.read[pool] = w.truth(pool)
 	}
-	w.readAt = w.now
+	w.readGone, w.readAt = maps.Clone(w.gone), w.now
 }
 
 // PoolReadings is what the driver would say.
@@ -127,7 +134,7 @@ func (w *world) PoolReadings(context.Context) []capacity.PoolReading {
 	for _, pool := range w.pools {
 		r := capacity.PoolReading{Pool: pool, AllocatableBytes: w.read[pool], ExtentSizeBytes: 4 << 20, Age: w.now - w.readAt}
 		// A process that was started while LVM hangs has never had an answer.
-		if w.lvm == lvmSaysMissing || w.readAt < w.born {
+		if w.lvm == lvmSaysMissing || w.readGone[pool] || w.readAt < w.born {
 			r = capacity.PoolReading{Pool: pool, Err: errors.New("volume group not found")}
 		}
 		out = append(out, r)
@@ -178,7 +185,7 @@ func (w *world) checkWrite() {
 	}
 	for pool, figure := range written {
 		raised := figure > w.seenByAPI[pool]
-		if raised && (figure > w.read[pool] || w.lvm == lvmSaysMissing || w.now-w.readAt > w.settings.Validity/2) {
+		if raised && (figure > w.read[pool] || w.lvm == lvmSaysMissing || w.readGone[pool] || w.now-w.readAt > w.settings.Validity/2) {
 			w.t.Fatalf("pool %s raised from %d to %d; LVM said %d, %v ago", pool, w.seenByAPI[pool], figure, w.read[pool], w.now-w.readAt)
 		}
 	}
@@ -218,7 +225,13 @@ func (w *world) advance(d time.Duration) {
 		if w.event != nil {
 			next = min(next, max(w.eventDue, w.now))
 		}
+		if w.late != nil {
+			next = min(next, max(w.lateDue, w.now))
+		}
 		w.pass(next - w.now)
+		if w.late != nil && w.now >= w.lateDue {
+			w.landLate()
+		}
 		if w.event != nil && w.now >= w.eventDue {
 			w.reporter.observe(KindNode, *w.event)
 			w.event = nil
@@ -247,6 +260,10 @@ func (w *world) look() {
 	w.wakeAt = w.now + w.reporter.sync(klog.NewContext(context.Background(), klog.Logger{}))
 	w.server.failWith(nil, nil)
 	w.requests++
+	if w.death == deathIsDone {
+		w.death = deathIsFar
+		w.restart()
+	}
 }
 
 func (w *world) outageAfter() func(verb, resource string) error {
@@ -261,6 +278,11 @@ func (w *world) outageAfter() func(verb, resource string) error {
 // edit is a write of somebody else, seen by the watch a little later.
 func (w *world) edit(key, value string) {
 	w.server.annotate(key, value)
+	w.seenLater()
+}
+
+// seenLater is a change that the reporter did not make and will hear of.
+func (w *world) seenLater() {
 	w.server.mu.Lock()
 	w.server.changeNode(func(n *v1.Node) { n.Labels = map[string]string{"v": strconv.Itoa(w.random.IntN(9))} })
 	object := nodeObject(w.server.node)
@@ -293,6 +315,7 @@ func (w *world) step() {
 	pool := w.pools[w.random.IntN(len(w.pools))]
 	switch rapid.IntRange(0, 19).Draw(w.t, "event") {
 	case 0, 1, 2:
+		w.gone[pool] = false
 		w.setTruth(pool, w.random.Int64N(1000))
 		if w.random.IntN(2) == 0 { // noticed at once, or with the next refresh
 			w.readLVM()
@@ -324,6 +347,11 @@ func (w *world) step() {
 	case 16:
 		w.reporter.VolumeFailed()
 		w.wakeAt = w.now
+	case 17:
+		w.gone[pool] = true
+		w.setTruth(pool, 0)
+	case 18:
+		w.death = death(w.random.IntN(3)) + deathBefore
 	default:
 	}
 	w.advance(time.Duration(w.random.Int64N(int64(longestStep))))
@@ -350,6 +378,8 @@ func TestReporter_NeverPublishesMoreThanTheTruth(t *testing.T) {
 // written any more.
 func (w *world) heal() {
 	w.setOutage(nil)
+	w.death = deathIsFar
+	clear(w.gone)
 	w.setLVM(lvmAnswers)
 	w.advance(time.Hour)
 	for _, pool := range w.pools {
