@@ -129,8 +129,11 @@ func (f *fleet) waitForFence(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	tries := 0
 	return poll(ctx, fencePatience, "the fence of deploy/policy", func() (bool, error) {
-		_, err := client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"fence":"no"}}}`), metav1.PatchOptions{})
+		tries++ // another label each time: one that is there already would change nothing
+		label := fmt.Appendf(nil, `{"metadata":{"labels":{"fence":"%d"}}}`, tries)
+		_, err := client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, label, metav1.PatchOptions{})
 		return apierrors.IsForbidden(err) || apierrors.IsInvalid(err), nil
 	})
 }

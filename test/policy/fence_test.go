@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,6 +99,7 @@ func TestFence(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
+	t.Run("each verb", func(t *testing.T) { checkAccess(t, client) })
 	t.Run("the reporter has what it needs", func(t *testing.T) { checkReporter(t, client) })
 	t.Run("the keeper of orphans has what it needs", func(t *testing.T) { checkKeeper(t, client) })
 	t.Run("events in the namespace of Nodes only", func(t *testing.T) {
@@ -111,6 +113,8 @@ func TestFence(t *testing.T) {
 			}
 		}
 	})
+	// The last one: now the fence stands for another account.
+	t.Run("other names", func(t *testing.T) { checkOtherNames(t, cluster, admin) })
 }
 
 // checkReporter writes with the reporter's own client.
@@ -181,12 +185,19 @@ func patch(t *testing.T, client *kubernetes.Clientset, c fenceCase) error {
 // apply is what an administrator does.
 func apply(t *testing.T, cluster *testbed.Cluster) {
 	t.Helper()
+	kubectlApply(t, cluster, nil, filepath.Join("..", "..", "deploy", "policy"))
+}
+
+// kubectlApply applies what is in a file, a folder, or for "-" what it reads.
+func kubectlApply(t *testing.T, cluster *testbed.Cluster, stdin io.Reader, what string) {
+	t.Helper()
 	kubectl, err := testbed.Kubectl.Path(t.Context(), os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(t.Context(), kubectl, "--kubeconfig", cluster.KubeconfigPath(), "--cache-dir", t.TempDir(),
-		"apply", "-f", filepath.Join("..", "..", "deploy", "policy"))
+		"apply", "-f", what)
+	command.Stdin = stdin
 	output, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("kubectl apply: %v\n%s", err, output)
