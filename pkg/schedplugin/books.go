@@ -45,6 +45,7 @@ func (l *Ledger) review(k key) error {
 	l.putOffers(k, e)
 	l.countState(e)
 	if e.empty() {
+		e.dropped = true
 		delete(l.entries, k)
 	}
 	return nil
@@ -124,10 +125,10 @@ func (l *Ledger) book(k key, charges []charge, sign int64) {
 			l.dropOffer(c.node, k)
 		}
 		if c.inline {
-			books.inline += int(sign)
+			books.slots.inline += int(sign)
 			l.inline += int(sign)
 		}
-		l.addTotals(c.pool, func(t *poolTotals) {
+		name := l.addTotals(c.pool, func(t *poolTotals) {
 			if c.reserved {
 				t.reserved += sign * c.bytes
 			} else {
@@ -137,34 +138,36 @@ func (l *Ledger) book(k key, charges []charge, sign int64) {
 		if c.pool == anyPool {
 			books.anyPool += sign * c.bytes
 		} else {
-			books.bookPool(c, sign)
+			books.bookPool(name, c, sign)
 		}
 		l.dropBooksIfEmpty(c.node)
 	}
 }
 
-func (b *nodeBooks) bookPool(c charge, sign int64) {
-	pool := b.pool(c.pool)
+func (b *nodeBooks) bookPool(name string, c charge, sign int64) {
+	pool := b.madePool(name)
 	pool.used += sign * c.bytes
 	if c.ephemeral {
 		pool.ephemeral += sign * c.bytes
 	}
-	if pool.used == 0 && !pool.known {
-		delete(b.pools, c.pool)
+	if pool.used == 0 {
+		b.dropPoolIfEmpty(name)
 	}
 }
 
-// addTotals changes the sums over all nodes of one pool.
-func (l *Ledger) addTotals(pool string, change func(*poolTotals)) {
+// addTotals changes the sums over all nodes of one pool, and returns the string
+// to know the pool by.
+func (l *Ledger) addTotals(pool string, change func(*poolTotals)) string {
 	t, ok := l.totals[pool]
 	if !ok {
-		t = &poolTotals{}
+		t = &poolTotals{name: pool}
 		l.totals[pool] = t
 	}
 	change(t)
 	if t.empty() {
 		delete(l.totals, pool)
 	}
+	return t.name
 }
 
 // chargesOf is the one rule by which volumes are charged. Where a volume is, it
@@ -203,7 +206,7 @@ func (l *Ledger) chargesOf(k key, e *entry) []charge {
 // there. The provisioner names it after the claim.
 func (e *entry) made(k key) bool {
 	return len(e.volumes) > 0 && (e.claim.volumeName != "" || slices.ContainsFunc(e.volumes, func(v volumeFact) bool {
-		return strings.HasSuffix(v.name, string(k[len(claimKey("")):]))
+		return strings.HasSuffix(v.name, string(k))
 	}))
 }
 
@@ -249,6 +252,6 @@ func (l *Ledger) claimDemand(c *claimFact) (d demand, ours bool) {
 
 func (l *Ledger) charge(charges []charge, c charge, d demand) []charge {
 	c.pool = d.pool
-	c.bytes = min(d.poolBytes(l.nodes[c.node].extentSize(d.pool)), maxChargeBytes)
+	c.bytes = min(d.poolBytes(l.nodes[c.node].madeIn(d.pool)), maxChargeBytes)
 	return append(charges, c)
 }

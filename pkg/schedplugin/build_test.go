@@ -71,6 +71,13 @@ func makeCSINode(name string, count ...int32) *storagev1.CSINode {
 	return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{d}}}
 }
 
+// reporting adds a capacity report.
+func reporting(n *v1.Node, report string) *v1.Node {
+	n = n.DeepCopy()
+	n.Annotations[capacity.ReportAnnotation(testDriver)] = report
+	return n
+}
+
 type claimBuilder struct{ *v1.PersistentVolumeClaim }
 
 func makeClaim(name, class string, bytes int64) claimBuilder {
@@ -122,6 +129,13 @@ func (c claimBuilder) asking(bytes int64) claimBuilder {
 func (c claimBuilder) uid(uid string) claimBuilder {
 	c = c.copied()
 	c.UID = types.UID(uid)
+	return c
+}
+
+func block(c claimBuilder) claimBuilder {
+	c = c.copied()
+	mode := v1.PersistentVolumeBlock
+	c.Spec.VolumeMode = &mode
 	return c
 }
 

@@ -27,6 +27,8 @@ type cycle struct {
 	drivers []driverCycle
 	// refusal is set if no node at all was looked at.
 	refusal Reason
+	// explained: the log is to show every sum.
+	explained bool
 	// mayBeWritten: Permit was passed, so selected-node may be in the API.
 	mayBeWritten atomic.Bool
 	// refused: some node, or the pod as a whole, was refused by this plugin;
@@ -38,6 +40,7 @@ type cycle struct {
 	refusals    int
 	nearest     Shortage
 	nearestNode string
+	statuses    statuses
 }
 
 // driverCycle is what the pod wants of one driver.
@@ -50,8 +53,9 @@ type driverCycle struct {
 	inline int
 }
 
-// refuse notes a node's refusal, and keeps the figures of the one that came nearest.
-func (c *cycle) refuse(node string, short Shortage) {
+// refuse notes a node's refusal, keeps the figures of the one that came nearest,
+// and returns the node's status.
+func (c *cycle) refuse(node string, short Shortage) *framework.Status {
 	c.refused.Store(true)
 	if short.Reason == ReasonTooManyVolumes {
 		c.slotless.Store(true)
@@ -62,6 +66,41 @@ func (c *cycle) refuse(node string, short Shortage) {
 	if c.refusals == 1 || nearer(short, c.nearest) || short == c.nearest && node < c.nearestNode {
 		c.nearest, c.nearestNode = short, node
 	}
+	return c.statuses.next(short.Reason, short.Preemptible)
+}
+
+// statuses makes the statuses of refused nodes, of which there may be thousands
+// with the same text. Each node needs one of its own, because the scheduler writes
+// into them.
+type statuses struct {
+	// like are those made first, by what they say.
+	like [reasons][2]*framework.Status
+	// spare are made already and not used yet; made is how many there were.
+	spare []framework.Status
+	made  int
+}
+
+const (
+	firstStatuses = 8
+	mostStatuses  = 1024
+)
+
+func (s *statuses) next(r Reason, preemptible bool) *framework.Status {
+	code, i := framework.UnschedulableAndUnresolvable, 0
+	if preemptible {
+		code, i = framework.Unschedulable, 1
+	}
+	if s.like[r][i] == nil {
+		s.like[r][i] = framework.NewStatus(code, r.String())
+	}
+	if len(s.spare) == 0 {
+		n := min(max(s.made, firstStatuses), mostStatuses)
+		s.spare, s.made = make([]framework.Status, n), s.made+n
+	}
+	next := &s.spare[0]
+	s.spare = s.spare[1:]
+	*next = *s.like[r][i]
+	return next
 }
 
 // nearer prefers a node that only lacks bytes, and of those the one that lacks

@@ -308,3 +308,20 @@ func TestBound_InlineReservationGoesWithAPodThatIsNeverSeenOnItsNode(t *testing.
 	f.put(again) // deleted and made anew before the ledger saw the deletion
 	f.wantUsed("in the end", "n1", "pool-ssd", 0)
 }
+
+// What a pod wants is looked up once a cycle; its claim's entry may be another by
+// the time that the pod is judged.
+func TestFits_ByTheBooksAsTheyAreNow(t *testing.T) {
+	c := makeClaim("c", "ssd", 6*gib)
+	f := newFixture(t, baseObjects(c)...)
+	wants, _, err := f.ledger.Wants(makePod("p").claiming("c").Pod)
+	must(t, err)
+	f.remove(c)
+	f.put(c.selected("n1"))
+	if short, ok := f.ledger.Fits("n1", wants); !ok {
+		t.Errorf("the claim is charged to the node already: %s", short)
+	}
+	if _, ok := f.ledger.Fits("n2", wants); ok {
+		t.Error("the claim names another node")
+	}
+}

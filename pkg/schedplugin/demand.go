@@ -1,12 +1,18 @@
 package schedplugin
 
 import (
+	"cmp"
+
 	"github.com/csi-local/csi-local/pkg/capacity"
 )
 
-// defaultExtentSizeBytes is LVM's own default, assumed for a node that does not
-// say which extents its pool has.
-const defaultExtentSizeBytes = 4 << 20
+// How volumes are assumed to be made in a pool of which the node does not say:
+// LVM's own default extents, and the file system of a pool whose configuration
+// names none.
+const (
+	defaultExtentSizeBytes = 4 << 20
+	defaultFilesystem      = capacity.FilesystemExt4
+)
 
 // anyPool stands in a demand whose pool is not known. Its bytes are charged to
 // every pool of the node, because they may be in any.
@@ -17,17 +23,24 @@ type demand struct {
 	pool       string
 	shape      capacity.Shape
 	filesystem capacity.Filesystem
+	// poolFilesystem: a new volume gets the file system that is the pool's default.
+	poolFilesystem bool
 	// requestedBytes is what the claim asks for, or the true size of a volume
 	// that exists.
 	requestedBytes int64
 }
 
-// poolBytes is what the volume takes from a pool with such extents: rounding,
-// the file system's minimum and RAID copies included, by the same function
-// with which the driver makes the volume. A request that no volume can satisfy
-// counts as it stands: the driver will refuse it.
-func (d demand) poolBytes(extentSizeBytes int64) int64 {
-	size, err := capacity.VolumeSize(d.shape, d.filesystem, d.requestedBytes, 0, extentSizeBytes)
+// poolBytes is what the volume takes from such a pool: rounding, the file
+// system's minimum and RAID copies included, by the same function with which the
+// driver makes the volume. A request that no volume can satisfy counts as it
+// stands: the driver will refuse it.
+func (d demand) poolBytes(pool capacity.PoolFacts) int64 {
+	extentSizeBytes := cmp.Or(pool.ExtentSizeBytes, defaultExtentSizeBytes)
+	filesystem := d.filesystem
+	if d.poolFilesystem {
+		filesystem = cmp.Or(pool.Filesystem, defaultFilesystem)
+	}
+	size, err := capacity.VolumeSize(d.shape, filesystem, d.requestedBytes, 0, extentSizeBytes)
 	if err != nil {
 		return d.requestedBytes
 	}
@@ -47,14 +60,18 @@ func classDemand(parameters map[string]string) (demand, error) {
 	if err != nil {
 		return demand{}, err
 	}
-	return demand{pool: p.Pool, shape: p.ShapeIn(capacity.PoolThick), filesystem: p.Filesystem}, nil
+	return newDemand(p.Pool, p.ShapeIn(capacity.PoolThick), p.Filesystem), nil
+}
+
+func newDemand(pool string, shape capacity.Shape, filesystem capacity.Filesystem) demand {
+	return demand{pool: pool, shape: shape, filesystem: filesystem, poolFilesystem: filesystem == capacity.FilesystemNone}
 }
 
 // withClaim fills in what the claim asks for.
 func (d demand) withClaim(requestedBytes int64, block bool) demand {
 	d.requestedBytes = max(requestedBytes, 1)
 	if block {
-		d.filesystem = capacity.FilesystemNone
+		d.filesystem, d.poolFilesystem = capacity.FilesystemNone, false
 	}
 	return d
 }
@@ -66,7 +83,9 @@ func inlineDemand(attributes map[string]string) (demand, error) {
 	if err != nil {
 		return demand{}, err
 	}
-	return demand{pool: p.Pool, shape: p.ShapeIn(capacity.PoolThick), filesystem: p.Filesystem, requestedBytes: p.SizeBytes}, nil
+	d := newDemand(p.Pool, p.ShapeIn(capacity.PoolThick), p.Filesystem)
+	d.requestedBytes = p.SizeBytes
+	return d, nil
 }
 
 // volumeDemand reads the attributes of a PersistentVolume, which the driver

@@ -131,7 +131,7 @@ func (c *cycle) fits(b *driverBooks, node string) bool {
 		if c.drivers[i].books != b {
 			continue
 		}
-		_, ok := b.ledger.fits(node, c.drivers[i].wants.list, nil)
+		_, ok := b.ledger.Fits(node, c.drivers[i].wants)
 		return ok
 	}
 	return false // it wants nothing of this driver

@@ -57,7 +57,7 @@ func (l *Ledger) accounts(node string, wants []want, what []adjustment) []accoun
 	var accounts []account
 	for begin := 0; begin < len(wants); {
 		a := account{pool: wants[begin].demand.pool}
-		g := l.group(node, books, wants, begin, what)
+		g := l.group(node, books.pool(a.pool), wants, begin, what)
 		begin, a.requested = g.end, g.requested
 		a.ratio, a.classes = l.ratio(a.pool), l.classesOf(a.pool)
 		for i := range what {
@@ -74,7 +74,7 @@ func (l *Ledger) accounts(node string, wants []want, what []adjustment) []accoun
 }
 
 func (l *Ledger) spellOut(a *account, node string, books *nodeBooks) {
-	if book, ok := books.pools[a.pool]; ok {
+	if book := books.pool(a.pool); book != nil {
 		a.published, a.allocatable, a.limit = book.known, book.allocatable, book.limit
 	}
 	for _, k := range slices.Sorted(maps.Keys(books.volumes)) {

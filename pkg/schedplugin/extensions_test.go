@@ -2,6 +2,7 @@ package schedplugin
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"testing"
 
@@ -262,3 +263,37 @@ type fakeFeed struct {
 }
 
 func (f fakeFeed) HasSynced() bool { return f.synced }
+
+// The scheduler writes into the statuses it is given, those of many nodes at once.
+func TestFilter_EveryNodeHasAStatusOfItsOwn(t *testing.T) {
+	f := newFixture(t, baseObjects(makeClaim("c", "ssd", 100*gib))...)
+	_, statuses, _ := f.filter(makePod("p").claiming("c"))
+	statuses["n1"].SetPlugin("x")
+	statuses["n1"].AppendReason("y")
+	if s := statuses["n2"]; s == statuses["n1"] || s.Plugin() != "" || s.Message() != ReasonInsufficientCapacity.String() {
+		t.Errorf("one status is part of the other: %+v", s)
+	}
+}
+
+func TestFilter_Allocates(t *testing.T) {
+	objects := []metav1.Object{makeClass("ssd", "pool-ssd"), makeClaim("fits", "ssd", gib), makeClaim("huge", "ssd", 100*gib)}
+	for i := range 1000 {
+		name := fmt.Sprintf("n%d", i)
+		node := reporting(ssdNode(name), `{"extentSizes":{"pool-ssd":"8388608"},"filesystems":{"pool-ssd":"xfs"}}`)
+		objects = append(objects, node, makeCSINode(name, 100))
+	}
+	f := newFixture(t, objects...)
+	nodes := f.nodes()
+	for claim, most := range map[string]float64{"fits": 0, "huge": 0.05} {
+		pod := makePod("p").claiming(claim)
+		state, _, _ := filterAll(t.Context(), f.plugin, pod.Pod)
+		perPass := testing.AllocsPerRun(5, func() {
+			for _, n := range nodes {
+				f.plugin.Filter(context.Background(), state, pod.Pod, n)
+			}
+		})
+		if perNode := perPass / float64(len(nodes)); perNode > most {
+			t.Errorf("%s: %v allocations for each node, want at most %v", claim, perNode, most)
+		}
+	}
+}

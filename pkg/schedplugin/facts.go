@@ -13,7 +13,8 @@ import (
 // key identifies a volume for as long as it exists.
 type key string
 
-func claimKey(uid types.UID) key { return key("claim/" + uid) }
+// claimKey is the UID itself, which is in memory anyway; there are many.
+func claimKey(uid types.UID) key { return key(uid) }
 
 func inlineKey(pod types.UID, volume string) key { return key("inline/" + string(pod) + "/" + volume) }
 

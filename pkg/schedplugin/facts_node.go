@@ -1,9 +1,7 @@
 package schedplugin
 
 import (
-	"encoding/json"
 	"maps"
-	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -23,8 +21,8 @@ type nodeFact struct {
 	allocatable map[string]int64
 	bad         map[string]error
 	err         error
-	// extentSizes are the pools' extents in bytes, where the node says so.
-	extentSizes map[string]int64
+	// made says how volumes are made in a pool, where that is unusual.
+	made map[string]capacity.PoolFacts
 }
 
 // newNodeFact reads a Node. What was read before is taken over where the
@@ -33,9 +31,9 @@ func newNodeFact(driver string, n *v1.Node, before nodeFact) nodeFact {
 	value, published := n.Annotations[capacity.PoolsAnnotation(driver)]
 	f := nodeFact{hostname: n.Labels[v1.LabelHostname], pools: value, report: n.Annotations[capacity.ReportAnnotation(driver)], published: published}
 	if f.report == before.report {
-		f.extentSizes = before.extentSizes
+		f.made = before.made
 	} else {
-		f.extentSizes = extentSizes(f.report)
+		f.made = unusual(capacity.DecodePoolFacts(f.report))
 	}
 	switch {
 	case !published:
@@ -47,36 +45,25 @@ func newNodeFact(driver string, n *v1.Node, before nodeFact) nodeFact {
 	return f
 }
 
-// extentSizes reads the field of that name of the capacity report, pool name to
-// bytes as a decimal string. What is not there or cannot be right is left out:
-// the default is assumed then.
-func extentSizes(report string) map[string]int64 {
-	if report == "" || len(report) > capacity.MaxAnnotationBytes {
-		return nil
-	}
-	var fields struct {
-		ExtentSizes map[string]string `json:"extentSizes"`
-	}
-	if json.Unmarshal([]byte(report), &fields) != nil {
-		return nil
-	}
-	var sizes map[string]int64
-	for pool, text := range fields.ExtentSizes {
-		size, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || size <= 0 || size%512 != 0 || size == defaultExtentSizeBytes {
-			continue
+// unusual leaves out what would be assumed anyway.
+func unusual(facts map[string]capacity.PoolFacts) map[string]capacity.PoolFacts {
+	for pool, f := range facts {
+		if f.ExtentSizeBytes == defaultExtentSizeBytes {
+			f.ExtentSizeBytes = 0
 		}
-		if sizes == nil {
-			sizes = map[string]int64{}
+		if f.Filesystem == defaultFilesystem {
+			f.Filesystem = ""
 		}
-		sizes[pool] = size
+		if facts[pool] = f; f == (capacity.PoolFacts{}) {
+			delete(facts, pool)
+		}
 	}
-	return sizes
+	return facts
 }
 
 // publishesLike tells whether two nodes say the same of their pools.
 func (f nodeFact) publishesLike(other nodeFact) bool {
-	return f.published == other.published && f.pools == other.pools && maps.Equal(f.extentSizes, other.extentSizes)
+	return f.published == other.published && f.pools == other.pools && maps.Equal(f.made, other.made)
 }
 
 // attachable is the volume count that the node's CSINode gives the driver.

@@ -19,12 +19,12 @@ func (p *LocalCapacity) Filter(ctx context.Context, state framework.CycleState, 
 	node := nodeInfo.Node().Name
 	for i := range s.drivers {
 		d := &s.drivers[i]
-		short, ok := d.books.ledger.fits(node, d.wants.list, s.what)
-		if log := klog.FromContext(ctx).V(5); log.Enabled() {
-			explain(log, pod, node, d, s.what, short)
+		short, slots, ok := d.books.ledger.fits(node, d.wants.list, s.what)
+		if s.explained {
+			explain(klog.FromContext(ctx).V(5), pod, node, d, s.what, short)
 		}
 		if ok {
-			short, ok = d.enoughSlots(node, nodeInfo)
+			short, ok = d.enoughSlots(slots, nodeInfo)
 		}
 		if !ok {
 			return p.refuseNode(s.cycle, node, short)
@@ -35,24 +35,18 @@ func (p *LocalCapacity) Filter(ctx context.Context, state framework.CycleState, 
 
 // refuseNode lets preemption try where it can help, and only there.
 func (p *LocalCapacity) refuseNode(c *cycle, node string, short Shortage) *framework.Status {
-	c.refuse(node, short)
 	p.shared.metrics.count(short.Reason)
-	code := framework.UnschedulableAndUnresolvable
-	if short.Preemptible {
-		code = framework.Unschedulable
-	}
-	return framework.NewStatus(code, short.Reason.String())
+	return c.refuse(node, short)
 }
 
 // enoughSlots compares the volumes that pods use on the node with what its
 // CSINode allows. NodeVolumeLimits does the same, but is blind to inline
 // volumes; so this looks only where there are some.
-func (d *driverCycle) enoughSlots(node string, nodeInfo framework.NodeInfo) (Shortage, bool) {
-	l := d.books.ledger
-	limit, inlineThere := l.slots(node)
-	if !limit.registered || limit.count < 0 || d.inline == 0 && inlineThere == 0 {
+func (d *driverCycle) enoughSlots(s slots, nodeInfo framework.NodeInfo) (Shortage, bool) {
+	if !s.registered || s.count < 0 || d.inline == 0 && s.inline == 0 {
 		return Shortage{}, true
 	}
+	l := d.books.ledger
 	used, there := int64(0), map[key]bool{}
 	for _, info := range nodeInfo.GetPods() {
 		inline, claims := volumesOf(l, info.GetPod())
@@ -69,10 +63,10 @@ func (d *driverCycle) enoughSlots(node string, nodeInfo framework.NodeInfo) (Sho
 			requested++
 		}
 	}
-	if requested == 0 || used+requested <= limit.count {
+	if requested == 0 || used+requested <= s.count {
 		return Shortage{}, true
 	}
-	return Shortage{Reason: ReasonTooManyVolumes, Requested: requested, Left: limit.count - used, Allocatable: limit.count, Preemptible: true}, false
+	return Shortage{Reason: ReasonTooManyVolumes, Requested: requested, Left: s.count - used, Allocatable: s.count, Preemptible: true}, false
 }
 
 // PostFilter never makes room; it writes the figures of a refusal into an event

@@ -21,24 +21,31 @@ type adjustment struct {
 // overdrawn: its pool may have shrunk since). Wants that are on their way to
 // another node do not fit. It allocates nothing unless it refuses.
 func (l *Ledger) Fits(node string, wants Wants) (Shortage, bool) {
-	return l.fits(node, wants.list, nil)
+	short, _, ok := l.fits(node, wants.list, nil)
+	return short, ok
 }
 
-func (l *Ledger) fits(node string, wants []want, what []adjustment) (Shortage, bool) {
+// fits also returns the node's slots, which it does not judge by.
+func (l *Ledger) fits(node string, wants []want, what []adjustment) (Shortage, slots, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.judge(node, wants, what)
+	books := l.nodes[node]
+	short, ok := l.judge(node, books, wants, what)
+	if books == nil {
+		return short, slots{}, ok
+	}
+	return short, books.slots, ok
 }
 
-// judge is Fits for callers that hold the lock.
-func (l *Ledger) judge(node string, wants []want, what []adjustment) (Shortage, bool) {
-	books := l.nodes[node]
+// judge is Fits for callers that hold the lock and have the node's books.
+func (l *Ledger) judge(node string, books *nodeBooks, wants []want, what []adjustment) (Shortage, bool) {
 	for begin := 0; begin < len(wants); {
-		g := l.group(node, books, wants, begin, what)
+		pool := books.pool(wants[begin].demand.pool)
+		g := l.group(node, pool, wants, begin, what)
 		switch {
 		case g.elsewhere:
 			return Shortage{Reason: ReasonPlacedElsewhere}, false
-		case g.count > 0 && !books.registered():
+		case g.count > 0 && (books == nil || !books.slots.registered):
 			return Shortage{Reason: ReasonDriverNotRegistered}, false
 		case g.count > 0 || g.reserved:
 			short, ok := l.room(node, books, wants[begin].demand.pool, g.requested, what)
@@ -50,8 +57,6 @@ func (l *Ledger) judge(node string, wants []want, what []adjustment) (Shortage, 
 	}
 	return Shortage{}, true
 }
-
-func (b *nodeBooks) registered() bool { return b != nil && b.attachable.registered }
 
 // group is what the wants for one pool come to on a node.
 type group struct {
@@ -68,17 +73,17 @@ type group struct {
 	elsewhere bool
 }
 
-// group sums up the wants for one pool, from begin on.
-func (l *Ledger) group(node string, books *nodeBooks, wants []want, begin int, what []adjustment) (g group) {
-	pool := wants[begin].demand.pool
-	for g.end = begin; g.end < len(wants) && wants[g.end].demand.pool == pool; g.end++ {
+// group sums up the wants for one pool, from begin on; its books may be nil.
+func (l *Ledger) group(node string, pool *poolBook, wants []want, begin int, what []adjustment) (g group) {
+	name := wants[begin].demand.pool
+	for g.end = begin; g.end < len(wants) && wants[g.end].demand.pool == name; g.end++ {
 		w := &wants[g.end]
-		e := l.entries[w.key]
+		e := l.entryFor(w)
 		here, reserved := e.chargedTo(node)
 		g.reserved = g.reserved || reserved
 		g.elsewhere = g.elsewhere || w.placedElsewhere(e, node, here)
 		if !here && !nominated(w.key, l, node, what) {
-			g.requested = saturatingAdd(g.requested, w.bytesOn(books))
+			g.requested = saturatingAdd(g.requested, w.bytesOn(pool))
 			g.count++
 		}
 	}
@@ -135,8 +140,8 @@ func (l *Ledger) room(node string, books *nodeBooks, pool string, requested int6
 	if books == nil || !books.fact.published {
 		return Shortage{Reason: ReasonCapacityUnknown, Pool: pool}, false
 	}
-	book, ok := books.pools[pool]
-	if !ok || !book.known {
+	book := books.pool(pool)
+	if book == nil || !book.known {
 		reason := ReasonPoolMissing
 		if books.fact.err != nil || books.fact.bad[pool] != nil {
 			reason = ReasonCapacityUnreadable
@@ -164,28 +169,13 @@ func (l *Ledger) remaining(node string, wants []want, visit func(pool string, by
 	defer l.mu.RUnlock()
 	books := l.nodes[node]
 	for begin := 0; begin < len(wants); {
-		pool := wants[begin].demand.pool
-		g := l.group(node, books, wants, begin, nil)
+		book := books.pool(wants[begin].demand.pool)
+		g := l.group(node, book, wants, begin, nil)
 		begin = g.end
-		if books == nil {
-			continue
-		}
-		if book, ok := books.pools[pool]; ok {
-			visit(pool, max(book.limit-book.used-books.anyPool-g.requested, 0))
+		if book != nil {
+			visit(book.name, max(book.limit-book.used-books.anyPool-g.requested, 0))
 		}
 	}
-}
-
-// slots are what the node's CSINode says of the driver, and how many inline
-// volumes are charged to the node.
-func (l *Ledger) slots(node string) (limit attachable, inline int) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	books := l.nodes[node]
-	if books == nil {
-		return attachable{}, 0
-	}
-	return books.attachable, books.inline
 }
 
 // anyInline tells whether the driver has inline volumes anywhere.

@@ -9,8 +9,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
-
-	"github.com/csi-local/csi-local/pkg/capacity"
 )
 
 // TestHints: a pod is woken when, and only when, what it waits for changed. The
@@ -175,7 +173,7 @@ func TestHints_HostnameMoves(t *testing.T) {
 
 func TestHints_ExtentSizeIsPartOfWhatANodePublishes(t *testing.T) {
 	before, after := ssdNode("n1"), ssdNode("n1")
-	after.Annotations[capacity.ReportAnnotation(testDriver)] = `{"extentSizes":{"pool-ssd":"33554432"}}`
+	after = reporting(after, `{"extentSizes":{"pool-ssd":"33554432"}}`)
 	f := newFixture(t, before, makeCSINode("n1"), makeClass("ssd", "pool-ssd"), makeClaim("a", "ssd", gib+1).selected("n1"))
 	f.wantUsed("default extents", "n1", "pool-ssd", gib+4*mib)
 	f.put(after)

@@ -76,7 +76,7 @@ func (l *Ledger) Reserve(pod *v1.Pod, node string, wants Wants) (Shortage, bool,
 			}
 		}
 	}
-	if short, ok := l.judge(node, wants.list, nil); !ok {
+	if short, ok := l.judge(node, l.nodes[node], wants.list, nil); !ok {
 		return short, false, nil
 	}
 	var matched map[int]key
@@ -102,7 +102,7 @@ func (l *Ledger) fullPools(node string, wants []want) map[string]bool {
 	full, books := map[string]bool{}, l.nodes[node]
 	for begin := 0; begin < len(wants); {
 		pool := wants[begin].demand.pool
-		g := l.group(node, books, wants, begin, nil)
+		g := l.group(node, books.pool(pool), wants, begin, nil)
 		if g.count > 0 {
 			_, ok := l.room(node, books, pool, g.requested, nil)
 			full[pool] = !ok
@@ -194,7 +194,7 @@ func (l *Ledger) Unreserve(pod types.UID, mayBeWritten bool) ([]Unsettled, error
 				if e.claim == nil || e.claim.version != held.version {
 					continue // see hold.version
 				}
-				open = Unsettled{Claim: types.UID(k[len(claimKey("")):]), Name: e.claim.name, upTo: l.settlings}
+				open = Unsettled{Claim: types.UID(k), Name: e.claim.name, upTo: l.settlings}
 			}
 			held.settling = l.settlings
 			if !slices.Contains(unsettled, open) {
@@ -251,7 +251,7 @@ func (l *Ledger) haunt(k key, e *entry) error {
 	if volume == "" {
 		// The name that csi-provisioner gives it by default. Under another name it
 		// is found by its claim, if it comes.
-		volume = "pvc-" + string(k[len(claimKey("")):])
+		volume = "pvc-" + string(k)
 	}
 	if _, err := l.caches.Volumes.Get(volume); err == nil {
 		return l.syncVolume(volume)

@@ -1,6 +1,7 @@
 package schedplugin
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -8,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
+
+	"github.com/csi-local/csi-local/pkg/capacity"
 )
 
 // Caches are the informers' caches. They are read under the ledger's lock, and
@@ -61,8 +64,6 @@ type Ledger struct {
 	// classes holds every class of the driver that was ever seen, and others
 	// for as long as they are there.
 	classes map[string]classFact
-	// poolNodes counts the nodes that publish a pool.
-	poolNodes map[string]int
 
 	// What an object's name stood for when it was last looked at, so that its
 	// disappearance can be booked.
@@ -89,6 +90,9 @@ type Ledger struct {
 	// settlings counts the failed cycles of which something had to be settled.
 	settlings uint64
 
+	// kinds counts the pools on the nodes by how volumes are made in them.
+	kinds map[capacity.PoolFacts]int
+
 	// Sums over all nodes, for metrics.
 	states     [entryStates]int
 	totals     map[string]*poolTotals
@@ -111,14 +115,22 @@ type entry struct {
 	// counted is the state that the entry is counted in; valid if isCounted.
 	counted   entryState
 	isCounted bool
+	// dropped: it is not in the ledger any more.
+	dropped bool
 }
 
 // poolTotals are the sums over all nodes of one pool, in bytes.
 type poolTotals struct {
+	// name is the pool's; all books and wants share this string.
+	name                        string
 	allocatable, used, reserved int64
+	// nodes is how many publish the pool.
+	nodes int
 }
 
-func (t *poolTotals) empty() bool { return *t == poolTotals{} }
+func (t *poolTotals) empty() bool {
+	return t.allocatable == 0 && t.used == 0 && t.reserved == 0 && t.nodes == 0
+}
 
 // entryState is where a volume is in its life, as far as the ledger knows.
 type entryState uint8
@@ -163,27 +175,40 @@ func (e *entry) empty() bool {
 // nodeBooks are the books of one node. They outlive the Node object for as long
 // as volumes are charged to it.
 type nodeBooks struct {
-	fact       nodeFact
-	attachable attachable
-	// present: there is a Node or a CSINode of that name.
-	present bool
-	pools   map[string]*poolBook
+	// What Filter reads comes first: it takes less time than fetching it from
+	// memory does.
+
+	// pools are those that the node publishes or that are charged, in any order.
+	pools []poolBook
 	// anyPool are the bytes that may be in any of the pools.
 	anyPool int64
+	// slots is for volumes, however many bytes they have.
+	slots slots
+	fact  nodeFact
+	// present: there is a Node or a CSINode of that name.
+	present bool
 	// volumes are the entries that are charged to the node.
 	volumes map[key]struct{}
-	// inline is how many charges are for inline volumes.
+}
+
+// slots are what the node's CSINode says of the driver, and how many charges
+// are for inline volumes.
+type slots struct {
+	attachable
 	inline int
 }
 
 // poolBook are the books of one pool on one node; all figures in bytes.
 type poolBook struct {
+	name string
+	// made says how volumes are made in the pool.
+	made capacity.PoolFacts
 	// allocatable is what the node published; limit is that times the ratio.
 	// Both are 0 unless known.
 	known       bool
-	allocatable int64
 	limit       int64
 	used        int64
+	allocatable int64
 	// ephemeral is the part of used that goes with its pod.
 	ephemeral int64
 }
@@ -193,13 +218,13 @@ type poolBook struct {
 func NewLedger(opts LedgerOptions) *Ledger {
 	l := &Ledger{
 		driver: opts.Driver, caches: opts.Caches, ratio: opts.Ratio, now: opts.Now, unsettled: opts.Unsettled, released: opts.Released,
-		entries: map[key]*entry{}, nodes: map[string]*nodeBooks{}, classes: map[string]classFact{}, poolNodes: map[string]int{},
+		entries: map[key]*entry{}, nodes: map[string]*nodeBooks{}, classes: map[string]classFact{},
 		claimNames: map[types.NamespacedName]types.UID{}, volumeNames: map[string]key{}, podNames: map[types.NamespacedName][]key{},
 		unbound: map[string]map[key]struct{}{}, unseen: map[string]map[key]struct{}{}, labelled: map[string]map[key]struct{}{},
 		hostnames: map[string]map[string]struct{}{},
 		holders:   map[types.UID]*holder{}, holderNames: map[types.NamespacedName][]types.UID{},
 		offers: map[string]map[key]*v1.PersistentVolume{},
-		totals: map[string]*poolTotals{},
+		totals: map[string]*poolTotals{}, kinds: map[capacity.PoolFacts]int{},
 	}
 	if l.ratio == nil {
 		l.ratio = func(string) float64 { return 1 }
@@ -233,7 +258,7 @@ func (l *Ledger) entryOf(k key) *entry {
 func (l *Ledger) booksOf(node string) *nodeBooks {
 	b, ok := l.nodes[node]
 	if !ok {
-		b = &nodeBooks{pools: map[string]*poolBook{}, volumes: map[key]struct{}{}}
+		b = &nodeBooks{volumes: map[key]struct{}{}}
 		l.nodes[node] = b
 	}
 	return b
@@ -245,23 +270,40 @@ func (l *Ledger) dropBooksIfEmpty(node string) {
 	}
 }
 
+// pool returns the books of a pool, nil if there are none. They are good until
+// the next change.
 func (b *nodeBooks) pool(name string) *poolBook {
-	p, ok := b.pools[name]
-	if !ok {
-		p = &poolBook{}
-		b.pools[name] = p
+	if b == nil {
+		return nil
 	}
-	return p
-}
-
-// extentSize is the size of the pool's extents in bytes.
-func (b *nodeBooks) extentSize(pool string) int64 {
-	if b != nil {
-		if size, ok := b.fact.extentSizes[pool]; ok {
-			return size
+	for i := range b.pools {
+		if b.pools[i].name == name {
+			return &b.pools[i]
 		}
 	}
-	return defaultExtentSizeBytes
+	return nil
+}
+
+// madePool returns the books of a pool, made if there are none; dropPoolIfEmpty
+// is for when they are not needed any more.
+func (b *nodeBooks) madePool(name string) *poolBook {
+	if p := b.pool(name); p != nil {
+		return p
+	}
+	b.pools = append(b.pools, poolBook{name: name, made: b.fact.made[name]})
+	return &b.pools[len(b.pools)-1]
+}
+
+func (b *nodeBooks) dropPoolIfEmpty(name string) {
+	b.pools = slices.DeleteFunc(b.pools, func(p poolBook) bool { return p.name == name && p.used == 0 && !p.known })
+}
+
+// madeIn says how volumes are made in a pool of the node; b may be nil.
+func (b *nodeBooks) madeIn(pool string) capacity.PoolFacts {
+	if b == nil {
+		return capacity.PoolFacts{}
+	}
+	return b.fact.made[pool]
 }
 
 // place puts k into an index under name, and takes it out from where it stood.

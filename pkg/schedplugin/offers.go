@@ -46,10 +46,11 @@ func (l *Ledger) dropOffer(node string, k key) {
 func (l *Ledger) roomWithOffers(node string, wants []want, begin, end int, what []adjustment) bool {
 	matched := l.matchOffers(node, wants)
 	books, requested := l.nodes[node], int64(0)
+	pool := books.pool(wants[begin].demand.pool)
 	for i := begin; i < end; i++ {
 		here, _ := l.entries[wants[i].key].chargedTo(node)
 		if matched[i] == "" && !here && !nominated(wants[i].key, l, node, what) {
-			requested = saturatingAdd(requested, wants[i].bytesOn(books))
+			requested = saturatingAdd(requested, wants[i].bytesOn(pool))
 		}
 	}
 	if requested == 0 {

@@ -90,7 +90,7 @@ func (l *Ledger) wouldCharge(wants []want, node string) []adjustment {
 	for i := range wants {
 		w := &wants[i]
 		if here, _ := l.entries[w.key].chargedTo(node); !here {
-			what = append(what, adjustment{ledger: l, key: w.key, node: node, pool: w.demand.pool, bytes: w.bytesOn(l.nodes[node])})
+			what = append(what, adjustment{ledger: l, key: w.key, node: node, pool: w.demand.pool, bytes: w.bytesOn(l.nodes[node].pool(w.demand.pool))})
 		}
 	}
 	return what

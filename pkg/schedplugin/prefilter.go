@@ -18,7 +18,7 @@ func (p *LocalCapacity) PreFilter(ctx context.Context, state framework.CycleStat
 	if pod.Spec.NodeName != "" || !p.relevant(pod) {
 		return nil, framework.NewStatus(framework.Skip)
 	}
-	c := &cycle{}
+	c := &cycle{explained: klog.FromContext(ctx).V(5).Enabled()}
 	for _, books := range p.drivers {
 		if !books.checkSynced() {
 			return nil, p.refusePod(ctx, pod, c, framework.Unschedulable, Refusal{Reason: ReasonNotSynced, Detail: books.ledger.driver})

@@ -122,8 +122,8 @@ func TestExplain_WritesTheWholeSum(t *testing.T) {
 	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(5), textlogger.Output(&out)))
 	filterAll(klog.NewContext(context.Background(), logger), f.plugin, makePod("p").claiming("c").Pod, nodeInfo(ssdNode("n1")))
 	for _, want := range []string{
-		`"Volume counted" pod="default/p" node="n1" driver="kubernetes.io.csi.local" pool="pool-ssd" key="claim/uid-a" volume="default/a" class="ssd-too" state="selected" bytes=3221225472 poolUnknown=false totalBytes=3221225472`,
-		`key="claim/uid-b" volume="v" class="ssd" state="provisioned" bytes=2147483648 poolUnknown=false totalBytes=5368709120`,
+		`"Volume counted" pod="default/p" node="n1" driver="kubernetes.io.csi.local" pool="pool-ssd" key="uid-a" volume="default/a" class="ssd-too" state="selected" bytes=3221225472 poolUnknown=false totalBytes=3221225472`,
+		`key="uid-b" volume="v" class="ssd" state="provisioned" bytes=2147483648 poolUnknown=false totalBytes=5368709120`,
 		`key="volume/w" volume="w" class="" state="provisioned" bytes=1073741824 poolUnknown=true totalBytes=6442450944`,
 		`"Pool counted"`, `classes=["ssd","ssd-too"] volumes=3 usedBytes=6442450944 whatIfBytes=0 published=true allocatableBytes=10737418240 oversellRatio=1 limitBytes=10737418240 requestedBytes=6442450944 leftBytes=4294967296 fits=false`,
 		`"Node decided"`, `accepted=false reason="insufficient_capacity" detail="pool pool-ssd: 6 GiB requested, 4 GiB left of 10 GiB (oversell 1.0)"`,

@@ -76,7 +76,7 @@ func (l *Ledger) Pool(node, pool string) PoolFigures {
 		return PoolFigures{}
 	}
 	f := PoolFigures{UsedBytes: books.anyPool}
-	if book, ok := books.pools[pool]; ok {
+	if book := books.pool(pool); book != nil {
 		f.Known, f.AllocatableBytes, f.LimitBytes = book.known, book.allocatable, book.limit
 		f.UsedBytes += book.used
 	}

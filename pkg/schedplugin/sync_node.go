@@ -3,6 +3,7 @@ package schedplugin
 import (
 	"errors"
 	"maps"
+	"slices"
 
 	"github.com/csi-local/csi-local/pkg/capacity"
 )
@@ -28,14 +29,14 @@ func (l *Ledger) SyncNode(name string) error {
 	if !gone {
 		fact = newNodeFact(l.driver, node, before)
 	}
-	books.fact, books.present, books.attachable = fact, !gone || !csiGone, attachable{}
+	books.fact, books.present, books.slots.attachable = fact, !gone || !csiGone, attachable{}
 	if !csiGone {
-		books.attachable = newAttachable(l.driver, csiNode)
+		books.slots.attachable = newAttachable(l.driver, csiNode)
 	}
 	l.unreadable += unreadable(fact) - unreadable(before)
 	l.publish(books)
 	var problems []error
-	if !maps.Equal(before.extentSizes, fact.extentSizes) {
+	if !maps.Equal(before.made, fact.made) {
 		problems = append(problems, l.reviewAll(books.volumes))
 	}
 	if before.hostname != fact.hostname {
@@ -55,32 +56,46 @@ func unreadable(f nodeFact) int {
 
 // publish puts the node's figures into the books.
 func (l *Ledger) publish(books *nodeBooks) {
-	for pool, book := range books.pools {
-		if _, still := books.fact.allocatable[pool]; still || !book.known {
+	for i := range books.pools {
+		book := &books.pools[i]
+		if book.known {
+			l.countKind(book.made, -1)
+		}
+		book.made = books.fact.made[book.name]
+		if _, still := books.fact.allocatable[book.name]; still || !book.known {
 			continue
 		}
-		l.countPool(pool, -1)
-		l.addTotals(pool, func(t *poolTotals) { t.allocatable -= book.allocatable })
+		l.addTotals(book.name, func(t *poolTotals) {
+			t.nodes--
+			t.allocatable -= book.allocatable
+		})
 		book.known, book.allocatable, book.limit = false, 0, 0
-		if book.used == 0 {
-			delete(books.pools, pool)
-		}
 	}
+	books.pools = slices.DeleteFunc(books.pools, func(p poolBook) bool {
+		_, still := books.fact.allocatable[p.name]
+		return !still && p.used == 0
+	})
 	for pool, allocatable := range books.fact.allocatable {
-		book := books.pool(pool)
-		if !book.known {
-			l.countPool(pool, 1)
-		}
-		l.addTotals(pool, func(t *poolTotals) { t.allocatable = saturatingAdd(t.allocatable-book.allocatable, allocatable) })
+		before := books.pool(pool)
+		name := l.addTotals(pool, func(t *poolTotals) {
+			if before == nil || !before.known {
+				t.nodes++
+			} else {
+				t.allocatable -= before.allocatable
+			}
+			t.allocatable = saturatingAdd(t.allocatable, allocatable)
+		})
+		book := books.madePool(name)
+		l.countKind(book.made, 1)
 		book.known, book.allocatable = true, allocatable
 		book.limit = capacity.ScaleBytes(allocatable, l.ratio(pool))
 	}
 }
 
-func (l *Ledger) countPool(pool string, n int) {
-	l.poolNodes[pool] += n
-	if l.poolNodes[pool] == 0 {
-		delete(l.poolNodes, pool)
+func (l *Ledger) countKind(made capacity.PoolFacts, n int) {
+	l.kinds[made] += n
+	if l.kinds[made] == 0 {
+		delete(l.kinds, made)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/ephemeral"
 	storagehelpers "k8s.io/component-helpers/storage/volume"
+
+	"github.com/csi-local/csi-local/pkg/capacity"
 )
 
 // Wants are the volumes of one driver that a pod needs and that are not there
@@ -24,8 +26,10 @@ func (w Wants) Len() int { return len(w.list) }
 type want struct {
 	key    key
 	demand demand
-	// defaultBytes is what it takes from a pool with extents of the default size.
-	defaultBytes int64
+	// entry is what the ledger had for the key; it may have been dropped since.
+	entry *entry
+	// sizes are what it takes from pools of the kinds that there are.
+	sizes []sizeIn
 	// selectedNode is the node that the claim names already, if it does.
 	selectedNode string
 	// claim is the object in the cache; nil for inline volumes.
@@ -34,13 +38,27 @@ type want struct {
 	ephemeral bool
 }
 
-// bytesOn is what the wanted volume takes from its pool on the node.
-func (w *want) bytesOn(books *nodeBooks) int64 {
-	size := books.extentSize(w.demand.pool)
-	if size == defaultExtentSizeBytes {
-		return w.defaultBytes
+// sizeIn is what a volume takes from pools in which volumes are made so.
+type sizeIn struct {
+	made  capacity.PoolFacts
+	bytes int64
+}
+
+// maxSizes bounds a want's sizes; a cluster has one kind of pool, or a few.
+const maxSizes = 8
+
+// bytesOn is what the wanted volume takes from the pool, which may be nil.
+func (w *want) bytesOn(pool *poolBook) int64 {
+	var made capacity.PoolFacts
+	if pool != nil {
+		made = pool.made
 	}
-	return w.demand.poolBytes(size)
+	for i := range w.sizes {
+		if w.sizes[i].made == made {
+			return w.sizes[i].bytes
+		}
+	}
+	return w.demand.poolBytes(made)
 }
 
 // Refusal says why no node at all can run the pod.
@@ -81,20 +99,38 @@ func (l *Ledger) Wants(pod *v1.Pod) (Wants, *Refusal, error) {
 		}
 	}
 	slices.SortStableFunc(w.list, func(a, b want) int {
-		return cmp.Or(cmp.Compare(a.demand.pool, b.demand.pool), cmp.Compare(a.defaultBytes, b.defaultBytes), cmp.Compare(a.key, b.key))
+		return cmp.Or(cmp.Compare(a.demand.pool, b.demand.pool), cmp.Compare(a.demand.requestedBytes, b.demand.requestedBytes), cmp.Compare(a.key, b.key))
 	})
-	for i := range w.list {
-		if pool := w.list[i].demand.pool; !l.hasPool(pool) {
-			return Wants{}, &Refusal{Reason: ReasonPoolUnknown, Detail: pool}, nil
-		}
-	}
-	return w, nil, nil
+	return w, l.lookUp(w.list), nil
 }
 
-func (l *Ledger) hasPool(pool string) bool {
+// lookUp finds in the books what is the same for all nodes. It refuses pools that
+// no node has.
+func (l *Ledger) lookUp(wants []want) *Refusal {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.poolNodes[pool] > 0
+	for i := range wants {
+		w := &wants[i]
+		t, ok := l.totals[w.demand.pool]
+		if !ok || t.nodes == 0 {
+			return &Refusal{Reason: ReasonPoolUnknown, Detail: w.demand.pool}
+		}
+		w.demand.pool, w.entry = t.name, l.entries[w.key]
+		for made := range l.kinds {
+			if len(w.sizes) < maxSizes {
+				w.sizes = append(w.sizes, sizeIn{made: made, bytes: w.demand.poolBytes(made)})
+			}
+		}
+	}
+	return nil
+}
+
+// entryFor is what is known of the wanted volume; nil if nothing is.
+func (l *Ledger) entryFor(w *want) *entry {
+	if w.entry != nil && !w.entry.dropped {
+		return w.entry
+	}
+	return l.entries[w.key]
 }
 
 func inlineWant(pod *v1.Pod, volume *v1.Volume) (*want, *Refusal) {
@@ -102,7 +138,7 @@ func inlineWant(pod *v1.Pod, volume *v1.Volume) (*want, *Refusal) {
 	if err != nil {
 		return nil, &Refusal{Reason: ReasonInlineUnreadable, Detail: fmt.Sprintf("volume %s: %v", volume.Name, err)}
 	}
-	return &want{key: inlineKey(pod.UID, volume.Name), demand: d, defaultBytes: d.poolBytes(defaultExtentSizeBytes), ephemeral: true}, nil
+	return &want{key: inlineKey(pod.UID, volume.Name), demand: d, ephemeral: true}, nil
 }
 
 // claimWant judges one claim of the pod by what its specification says; its
@@ -142,8 +178,8 @@ func (l *Ledger) claimWant(pod *v1.Pod, name string, owned bool) (*want, *Refusa
 	}
 	fact := newClaimFact(l.driver, claim)
 	d := class.demand.withClaim(fact.requestedBytes, fact.block)
-	return &want{key: claimKey(claim.UID), demand: d, defaultBytes: d.poolBytes(defaultExtentSizeBytes),
-		selectedNode: fact.selectedNode, claim: claim, ephemeral: fact.ephemeral}, nil, nil
+	return &want{key: claimKey(claim.UID), demand: d, selectedNode: fact.selectedNode,
+		claim: claim, ephemeral: fact.ephemeral}, nil, nil
 }
 
 // class is the StorageClass as the cache has it now.

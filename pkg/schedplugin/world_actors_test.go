@@ -363,7 +363,7 @@ func (w *world) kubelet() {
 			if _, ok := d.volumes[string(k)]; ok {
 				continue
 			}
-			bytes := fact.demand.poolBytes(worldExtent)
+			bytes := fact.demand.poolBytes(capacity.PoolFacts{})
 			if d.used()+bytes > d.sizeBytes {
 				w.t.Fatalf("step %d: no room for the inline volume of %s on %s", w.steps, pod.Name, pod.Spec.NodeName)
 			}

@@ -20,16 +20,16 @@ func (l *Ledger) books() map[string]int64 {
 	}
 	for name, b := range l.nodes {
 		put(b.anyPool, "%s any", name)
-		put(int64(b.inline), "%s inline", name)
+		put(int64(b.slots.inline), "%s inline", name)
 		put(int64(len(b.volumes)), "%s volumes", name)
-		for pool, p := range b.pools {
-			put(p.limit, "%s %s limit", name, pool)
-			put(p.used, "%s %s used", name, pool)
-			put(p.ephemeral, "%s %s ephemeral", name, pool)
+		for _, p := range b.pools {
+			put(p.limit, "%s %s limit", name, p.name)
+			put(p.used, "%s %s used", name, p.name)
+			put(p.ephemeral, "%s %s ephemeral", name, p.name)
 		}
 	}
-	for pool, n := range l.poolNodes {
-		put(int64(n), "%s nodes", pool)
+	for kind, n := range l.kinds {
+		put(int64(n), "%v pools", kind)
 	}
 	for node, offers := range l.offers {
 		put(int64(len(offers)), "%s offers", node)
@@ -38,6 +38,7 @@ func (l *Ledger) books() map[string]int64 {
 		put(t.allocatable, "%s total allocatable", pool)
 		put(t.used, "%s total used", pool)
 		put(t.reserved, "%s total reserved", pool)
+		put(int64(t.nodes), "%s nodes", pool)
 	}
 	for k, e := range l.entries {
 		for _, c := range e.charges {
@@ -65,9 +66,9 @@ func (w *world) check() {
 		if b.anyPool != sums[[2]string{name, anyPool}] {
 			w.t.Fatalf("step %d: %s: %d bytes in any pool, entries say %d", w.steps, name, b.anyPool, sums[[2]string{name, anyPool}])
 		}
-		for pool, p := range b.pools {
-			if p.used != sums[[2]string{name, pool}] || p.used < 0 || p.ephemeral < 0 || p.ephemeral > p.used {
-				w.t.Fatalf("step %d: %s %s: used %d, entries say %d, ephemeral %d", w.steps, name, pool, p.used, sums[[2]string{name, pool}], p.ephemeral)
+		for _, p := range b.pools {
+			if p.used != sums[[2]string{name, p.name}] || p.used < 0 || p.ephemeral < 0 || p.ephemeral > p.used {
+				w.t.Fatalf("step %d: %s %s: used %d, entries say %d, ephemeral %d", w.steps, name, p.name, p.used, sums[[2]string{name, p.name}], p.ephemeral)
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func (w *world) extend(key string) {
 		d.shape = capacity.Shape{Layout: capacity.LayoutRAID1, Stripes: 2}
 	}
 	on := w.disks[v.host()][d.pool]
-	delta := d.poolBytes(worldExtent) - on.volumes[v.Name]
+	delta := d.poolBytes(capacity.PoolFacts{}) - on.volumes[v.Name]
 	if on.used()+w.onTheWay(v.host(), d.pool)+delta > on.sizeBytes {
 		c = c.asking(size.Value())
 		c.ResourceVersion = ""
@@ -77,7 +77,7 @@ func (w *world) onTheWay(node, pool string) (sum int64) {
 		d, err := classDemand(class.Parameters)
 		must(w.t, err)
 		if d.pool == pool {
-			sum += d.withClaim(requestedBytes(c), false).poolBytes(worldExtent)
+			sum += d.withClaim(requestedBytes(c), false).poolBytes(capacity.PoolFacts{})
 		}
 	}
 	for _, o := range w.truth[streamClaims] {
@@ -110,7 +110,7 @@ func (w *world) onTheWay(node, pool string) (sum int64) {
 func (w *world) inlineOnTheWay(pod *v1.Pod, node, pool string) (sum int64) {
 	for k, fact := range inlineVolumes(testDriver, pod) {
 		if _, ok := w.disks[node][pool].volumes[string(k)]; !ok && fact.demand.pool == pool {
-			sum += fact.demand.poolBytes(worldExtent)
+			sum += fact.demand.poolBytes(capacity.PoolFacts{})
 		}
 	}
 	return sum
