@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/csi-local/csi-local/pkg/capacity"
+	"github.com/csi-local/csi-local/pkg/lvm"
+	"github.com/csi-local/csi-local/pkg/lvm/lvmfake"
 )
 
 // What is published is what the metrics show, and our own volumes do not move it.
@@ -33,4 +35,42 @@ func readingOf(t *testing.T, readings []capacity.PoolReading, pool string) capac
 	}
 	t.Fatalf("no reading of pool %s in %+v", pool, readings)
 	return capacity.PoolReading{}
+}
+
+// Of a pool that cannot be used no figure is read, so none can be published: a disk
+// or the whole volume group is missing, or two groups have the name, as with a
+// cloned disk (hwameistor/hwameistor#1437). The other pool is not touched by that.
+func TestPoolReadings_PoolThatCannotBeUsed(t *testing.T) {
+	for name, damage := range map[string]func(w *world, group lvm.VolumeGroup) error{
+		"a disk is missing": func(w *world, group lvm.VolumeGroup) error {
+			return w.machine.SetDiskMissing(group.Name, group.PhysicalVolumes[0].Device, true)
+		},
+		"the group is missing": func(w *world, group lvm.VolumeGroup) error {
+			w.machine.RemoveGroup(group.UUID)
+			return nil
+		},
+		"two groups have the name": func(w *world, _ lvm.VolumeGroup) error {
+			_, err := w.machine.AddGroup(lvmfake.Group{Name: "vg-a", Disks: []lvmfake.Disk{{SizeBytes: gib}}})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, worldOptions{})
+			state, err := w.client(t).State(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			group, _ := state.VolumeGroup("vg-a")
+			if err := damage(w, group); err != nil {
+				t.Fatal(err)
+			}
+			readings := w.start(t).PoolReadings(t.Context())
+			if got := readingOf(t, readings, "thick"); got.Err == nil || got.AllocatableBytes != 0 {
+				t.Errorf("reading %+v", got)
+			}
+			if got := readingOf(t, readings, "thin"); got.Err != nil || got.AllocatableBytes == 0 {
+				t.Errorf("the other pool: %+v", got)
+			}
+		})
+	}
 }
