@@ -63,6 +63,19 @@ func TestRun_EntryIsKubelets(t *testing.T) {
 	})
 }
 
+// An entry without a count is one without a limit: it gets one, at once.
+func TestRun_EntryWithoutCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newFakeServer()
+		server.csiNode.Spec.Drivers[1].Allocatable = nil
+		startBench(t, server, nil)
+		after(DefaultSettings().UrgentSpread)
+		if got := server.count(); got != 100 {
+			t.Errorf("count %d", got)
+		}
+	})
+}
+
 // kubelet writes at the same time: three conflicts, then it stands.
 func TestRun_CountAfterConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
