@@ -88,7 +88,7 @@ func checkOtherNames(t *testing.T, cluster *testbed.Cluster, admin *kubernetes.C
 		if err != nil {
 			t.Fatal(err)
 		}
-		all.WriteString("---\n" + strings.NewReplacer("kube-system", namespace, capacity.DefaultDriverName, driver).Replace(string(text)))
+		all.WriteString(strings.NewReplacer("kube-system", namespace, capacity.DefaultDriverName, driver).Replace(string(text)))
 	}
 	if _, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
