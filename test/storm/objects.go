@@ -87,7 +87,9 @@ func createNode(ctx context.Context, client kubernetes.Interface, name string, c
 	if node, err = nodes.Update(ctx, node, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
-	node.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("10k"), v1.ResourceMemory: resource.MustParse("100Ti"),
+	// So much that a pod without requests changes the score: with very much more, all
+	// nodes are equal to the scheduler, and it fills the first.
+	node.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("16"), v1.ResourceMemory: resource.MustParse("64Gi"),
 		v1.ResourcePods: *resource.NewQuantity(manyPerNode, resource.DecimalSI)}
 	node.Status.Capacity = node.Status.Allocatable
 	node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}

@@ -85,8 +85,12 @@ func (s *schedulers) add() error {
 	return nil
 }
 
-// leading looks whether a member leads, and remembers it.
+// leading looks whether a member leads, and remembers it. One that leads no more
+// ends itself.
 func (s *schedulers) leading() (bool, error) {
+	if s.leader != nil && !ended(s.leader) {
+		return true, nil
+	}
 	for _, p := range s.members {
 		if ended(p) {
 			continue
