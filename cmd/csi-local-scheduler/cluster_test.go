@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -44,9 +46,10 @@ const (
 // cluster is the real scheduler over an API that stands still, and two of its
 // plugins by themselves.
 type cluster struct {
-	tracking bool
-	nodes    []framework.NodeInfo
-	pod      *v1.Pod
+	tracking  bool
+	informers informers.SharedInformerFactory
+	nodes     []framework.NodeInfo
+	pod       *v1.Pod
 	// local is ours; inTree is VolumeBinding.
 	local, inTree filterer
 	// inTreeArgs are VolumeBinding's defaults.
@@ -59,8 +62,14 @@ func newCluster(tb testing.TB, nodes int, tracking bool) *cluster {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	tb.Cleanup(cancel)
-	c := &cluster{tracking: tracking, pod: waitingPod()}
-	client := fake.NewClientset(c.objects(tb, nodes)...)
+	c := &cluster{tracking: tracking, pod: waitingPod("data")}
+	c.start(ctx, tb, fake.NewClientset(c.objects(tb, nodes)...))
+	return c
+}
+
+// start starts all of the scheduler but its loop.
+func (c *cluster) start(ctx context.Context, tb testing.TB, client kubernetes.Interface) {
+	tb.Helper()
 	cfg, err := options.LoadConfigFromFile(klog.Background(), shipped+"/config.yaml")
 	if err != nil {
 		tb.Fatal(err)
@@ -70,17 +79,16 @@ func newCluster(tb testing.TB, nodes int, tracking bool) *cluster {
 			c.inTreeArgs = args
 		}
 	}
-	informers := scheduler.NewInformerFactory(client, 0, nil)
+	c.informers = scheduler.NewInformerFactory(client, 0, nil)
 	recorder := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
 	registry := schedulerruntime.Registry{schedplugin.Name: c.factory}
-	_, err = scheduler.New(ctx, client, informers, nil, recorder, scheduler.WithProfiles(cfg.Profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
+	_, err = scheduler.New(ctx, client, c.informers, nil, recorder, scheduler.WithProfiles(cfg.Profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	informers.Start(ctx.Done())
-	informers.WaitForCacheSync(ctx.Done())
+	c.informers.Start(ctx.Done())
+	c.informers.WaitForCacheSync(ctx.Done())
 	c.waitForBooks(tb)
-	return c
 }
 
 // factory makes our plugin as the scheduler does, and VolumeBinding with the same handle.
@@ -112,7 +120,7 @@ func (c *cluster) objects(tb testing.TB, nodes int) []runtime.Object {
 	tb.Helper()
 	objects := []runtime.Object{
 		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: capacity.DefaultDriverName}, Spec: storagev1.CSIDriverSpec{StorageCapacity: &c.tracking}},
-		class("local-a"), class("local-b"), claim("local-a"), c.pod,
+		class("local-a"), class("local-b"), claim("data", requestedBytes), c.pod,
 	}
 	for i := range nodes {
 		left := fullBytes
@@ -120,19 +128,15 @@ func (c *cluster) objects(tb testing.TB, nodes int) []runtime.Object {
 			left = roomyBytes
 		}
 		name := fmt.Sprintf("node-%d", i)
-		n := node(tb, name)
-		info := schedulerframework.NewNodeInfo()
-		info.SetNode(n)
-		c.nodes = append(c.nodes, info)
-		objects = append(objects, n, csiNode(name), volume(name, allocatableBytes-left),
+		objects = append(objects, c.addNode(tb, name), csiNode(name), volume(name, allocatableBytes-left),
 			storageCapacity(name, "local-a", left), storageCapacity(name, "local-b", left))
 	}
 	return objects
 }
 
-func waitingPod() *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db", UID: "pod"}, Spec: v1.PodSpec{SchedulerName: "csi-local-scheduler",
-		Volumes: []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}}}
+func waitingPod(claim string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-" + claim, UID: types.UID("pod-" + claim)}, Spec: v1.PodSpec{SchedulerName: "csi-local-scheduler",
+		Volumes: []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}}}
 }
 
 func class(name string) *storagev1.StorageClass {
@@ -141,10 +145,11 @@ func class(name string) *storagev1.StorageClass {
 		Parameters: map[string]string{capacity.ParamPool: poolName}, VolumeBindingMode: &mode}
 }
 
-func claim(class string) *v1.PersistentVolumeClaim {
-	return &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data", UID: "claim"},
+func claim(name string, bytes int64) *v1.PersistentVolumeClaim {
+	class := "local-a"
+	return &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("claim-" + name)},
 		Spec: v1.PersistentVolumeClaimSpec{StorageClassName: &class, AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
-			Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: quantity(requestedBytes)}}},
+			Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: quantity(bytes)}}},
 		Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimPending}}
 }
 
@@ -164,6 +169,15 @@ func csiNode(name string) *storagev1.CSINode {
 	return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{
 		Name: capacity.DefaultDriverName, NodeID: name, TopologyKeys: []string{capacity.TopologyKey(capacity.DefaultDriverName)},
 		Allocatable: &storagev1.VolumeNodeResources{Count: &count}}}}}
+}
+
+// addNode makes a node, and what the scheduler knows it by.
+func (c *cluster) addNode(tb testing.TB, name string) *v1.Node {
+	tb.Helper()
+	n, info := node(tb, name), schedulerframework.NewNodeInfo()
+	info.SetNode(n)
+	c.nodes = append(c.nodes, info)
+	return n
 }
 
 // volume takes bytes of a node's pool.

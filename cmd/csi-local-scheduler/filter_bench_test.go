@@ -53,19 +53,19 @@ func BenchmarkFilter(b *testing.B) {
 		}
 		figures.AtLeast(metric, ratio, "ratio", goal5000)
 	}
-	keep(b, &figures)
+	keep(b, &figures, "scheduler-filter")
 }
 
-func keep(b *testing.B, figures *result.Set) {
+func keep(b *testing.B, figures *result.Set, name string) {
 	b.Helper()
+	if err := figures.Print(os.Stdout); err != nil {
+		b.Fatal(err)
+	}
 	folder := os.Getenv(resultsEnv)
 	if folder == "" {
 		return
 	}
-	if err := figures.Print(os.Stdout); err != nil {
-		b.Fatal(err)
-	}
-	if err := figures.Write(folder, "scheduler-filter"); err != nil {
+	if err := figures.Write(folder, name); err != nil {
 		b.Fatal(err)
 	}
 	if err := figures.Err(); err != nil {

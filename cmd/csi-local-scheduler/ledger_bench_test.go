@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/kube-scheduler/framework"
+	schedulerframework "k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/csi-local/csi-local/bench/result"
+	"github.com/csi-local/csi-local/pkg/capacity"
+	"github.com/csi-local/csi-local/pkg/schedplugin"
+)
+
+const (
+	manyNodes   = 5000
+	fewVolumes  = 10
+	manyVolumes = 500_000
+	// rounds is how often the things that are compared are done, one after the other.
+	rounds = 200
+)
+
+// BenchmarkLedger measures what the plugin costs in a cluster with few volumes
+// and in one with very many, in turn, so that whatever else the machine does
+// slows both. It is made to run once.
+func BenchmarkLedger(b *testing.B) {
+	var figures result.Set
+	few, many := newFilledCluster(b, fewVolumes), newFilledCluster(b, manyVolumes)
+	measureFilter(b, &figures, few, many)
+	measureLedger(b, &figures, few, many)
+	keep(b, &figures, "scheduler-ledger")
+}
+
+// newFilledCluster has so many volumes of 1 GiB, bound to their claims, and two
+// claims that are not bound: "small", and "huge", which fits nowhere.
+func newFilledCluster(b *testing.B, volumes int) *cluster {
+	ctx, cancel := context.WithCancel(context.Background())
+	b.Cleanup(cancel)
+	c := &cluster{pod: waitingPod("small")}
+	objects := []k8sruntime.Object{class("local-a"), class("local-b")}
+	for i := range manyNodes {
+		name := fmt.Sprintf("node-%d", i)
+		objects = append(objects, c.addNode(b, name), csiNode(name))
+	}
+	client := fake.NewSimpleClientset(objects...) //nolint:staticcheck // the other one takes minutes for so many objects
+	// Both lists are handed over as they are: the client's own store takes minutes too.
+	volumeList := &v1.PersistentVolumeList{Items: make([]v1.PersistentVolume, volumes)}
+	claimList := &v1.PersistentVolumeClaimList{Items: []v1.PersistentVolumeClaim{*claim("small", gib), *claim("huge", 2*allocatableBytes)}}
+	like := make([]*v1.PersistentVolume, manyNodes)
+	for i := range volumes {
+		if i < manyNodes {
+			like[i] = volume(fmt.Sprintf("node-%d", i), gib)
+		}
+		name := fmt.Sprintf("%036d", i)
+		bound := claim(name, gib)
+		bound.UID, bound.Spec.VolumeName, bound.Status.Phase = types.UID(name), "pvc-"+name, v1.ClaimBound
+		claimList.Items = append(claimList.Items, *bound)
+		volumeList.Items[i] = *like[i%manyNodes]
+		volumeList.Items[i].ObjectMeta = metav1.ObjectMeta{Name: "pvc-" + name, UID: types.UID("volume-" + name)}
+		volumeList.Items[i].Spec.ClaimRef = &v1.ObjectReference{Namespace: bound.Namespace, Name: bound.Name, UID: bound.UID}
+	}
+	for resource, list := range map[string]k8sruntime.Object{"persistentvolumes": volumeList, "persistentvolumeclaims": claimList} {
+		client.PrependReactor("list", resource, func(clienttesting.Action) (bool, k8sruntime.Object, error) { return true, list, nil })
+	}
+	c.start(ctx, b, client)
+	return c
+}
+
+// asking is a pod that Filter is asked about for every node.
+type asking struct {
+	cluster *cluster
+	pod     *v1.Pod
+	state   framework.CycleState
+}
+
+func (c *cluster) asking(b *testing.B, pod *v1.Pod) *asking {
+	a := &asking{cluster: c, pod: pod, state: schedulerframework.NewCycleState()}
+	if _, status := c.local.PreFilter(context.Background(), a.state, pod, c.nodes); !status.IsSuccess() {
+		b.Fatal(status)
+	}
+	return a
+}
+
+// pass asks for every node, and tells how many have room.
+func (a *asking) pass() (fit int) {
+	for _, node := range a.cluster.nodes {
+		if a.cluster.local.Filter(context.Background(), a.state, a.pod, node).IsSuccess() {
+			fit++
+		}
+	}
+	return fit
+}
+
+func measureFilter(b *testing.B, figures *result.Set, few, many *cluster) {
+	fits, fitsMany, refused := few.asking(b, few.pod), many.asking(b, many.pod), many.asking(b, waitingPod("huge"))
+	if fit := []int{fits.pass(), fitsMany.pass(), refused.pass()}; !slices.Equal(fit, []int{manyNodes, manyNodes, 0}) {
+		b.Fatalf("%v nodes have room", fit)
+	}
+	nanos := inTurn(func() { fits.pass() }, func() { fitsMany.pass() }, func() { refused.pass() })
+	allocs := func(a *asking) float64 { return testing.AllocsPerRun(10, func() { a.pass() }) / manyNodes }
+	figures.AtMost("filter_ns_per_node", nanos[1]/manyNodes, "ns", 1000)
+	figures.AtMost("filter_ns_per_refused_node", nanos[2]/manyNodes, "ns", 1000)
+	figures.AtMost("filter_allocs_per_node", allocs(fitsMany), "count", 0)
+	figures.AtMost("filter_allocs_per_refused_node", allocs(refused), "count", 0.01)
+	figures.AtMost("filter_flatness_10_to_500k", nanos[1]/nanos[0], "ratio", 1.2)
+}
+
+// inTurn does each of the things once a round, and returns the median of how
+// long each took, in nanoseconds.
+func inTurn(things ...func()) []float64 {
+	took := make([][]float64, len(things))
+	for range rounds {
+		for i, do := range things {
+			start := time.Now()
+			do()
+			took[i] = append(took[i], float64(time.Since(start)))
+		}
+	}
+	medians := make([]float64, len(things))
+	for i := range took {
+		slices.Sort(took[i])
+		medians[i] = took[i][len(took[i])/2]
+	}
+	return medians
+}
+
+// books are a ledger of its own, over the caches of a cluster.
+type books struct {
+	*schedplugin.Ledger
+	b       *testing.B
+	cluster *cluster
+}
+
+// rebuild makes books of all that is in the caches: claims and volumes are what
+// there may be many of, and only they are timed.
+func (c *cluster) rebuild(b *testing.B) (ledger books, took time.Duration) {
+	core, storage := c.informers.Core().V1(), c.informers.Storage().V1()
+	caches := schedplugin.Caches{
+		Nodes: core.Nodes().Lister(), Volumes: core.PersistentVolumes().Lister(), Claims: core.PersistentVolumeClaims().Lister(),
+		Pods: core.Pods().Lister(), Classes: storage.StorageClasses().Lister(), CSINodes: storage.CSINodes().Lister(),
+	}
+	ledger = books{schedplugin.NewLedger(schedplugin.LedgerOptions{Driver: capacity.DefaultDriverName, Caches: caches}), b, c}
+	for _, name := range []string{"local-a", "local-b"} {
+		ledger.must(ledger.SyncClass(name))
+	}
+	for _, node := range c.nodes {
+		ledger.must(ledger.SyncNode(node.Node().Name))
+	}
+	claims, err := caches.Claims.List(labels.Everything())
+	ledger.must(err)
+	volumes, err := caches.Volumes.List(labels.Everything())
+	ledger.must(err)
+	start := time.Now()
+	for _, one := range claims {
+		ledger.must(ledger.SyncClaim(one.Namespace, one.Name))
+	}
+	for _, one := range volumes {
+		ledger.must(ledger.SyncVolume(one.Name))
+	}
+	return ledger, time.Since(start)
+}
+
+func (l books) must(err error) {
+	if err != nil {
+		l.b.Fatal(err)
+	}
+}
+
+func measureLedger(b *testing.B, figures *result.Set, few, many *cluster) {
+	shortest := time.Duration(math.MaxInt64)
+	var fewBooks, manyBooks books
+	var bytes int64
+	for range 3 {
+		manyBooks = books{}
+		before := heap()
+		var took time.Duration
+		manyBooks, took = many.rebuild(b)
+		shortest, bytes = min(shortest, took), heap()-before
+	}
+	figures.Report("rebuild_500k_seconds", shortest.Seconds(), "s")
+	figures.Report("ledger_bytes_per_volume", float64(bytes)/manyVolumes, "bytes")
+	fewBooks, _ = few.rebuild(b)
+	measureEvents(figures, fewBooks, manyBooks)
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// measureEvents books what happens most often: a Node that says nothing new, a
+// Node that publishes another figure, a volume that comes, and goes.
+func measureEvents(figures *result.Set, few, many books) {
+	const eventNodes = 100
+	same := func(l books) func() {
+		return func() {
+			for i := range eventNodes {
+				l.must(l.SyncNode(fmt.Sprintf("node-%d", i)))
+			}
+		}
+	}
+	event := func(l books, nodeEvent bool) func() {
+		round := 0
+		var volumes [eventNodes]*v1.PersistentVolume
+		var nodes [2][eventNodes]*v1.Node
+		for i := range eventNodes {
+			name := fmt.Sprintf("node-%d", i)
+			volumes[i] = volume(name, gib)
+			nodes[0][i], nodes[1][i] = node(l.b, name), node(l.b, name)
+			nodes[1][i].Annotations[capacity.PoolsAnnotation(capacity.DefaultDriverName)] = fmt.Sprintf(`{"%s":"%d"}`, poolName, allocatableBytes+gib)
+		}
+		nodeStore := l.cluster.informers.Core().V1().Nodes().Informer().GetStore()
+		volumeStore := l.cluster.informers.Core().V1().PersistentVolumes().Informer().GetStore()
+		return func() {
+			round++
+			for i := range eventNodes {
+				switch {
+				case nodeEvent:
+					l.must(nodeStore.Update(nodes[round%2][i]))
+					l.must(l.SyncNode(nodes[0][i].Name))
+				case round%2 == 1:
+					l.must(volumeStore.Add(volumes[i]))
+					l.must(l.SyncVolume(volumes[i].Name))
+				default:
+					l.must(volumeStore.Delete(volumes[i]))
+					l.must(l.SyncVolume(volumes[i].Name))
+				}
+			}
+		}
+	}
+	nanos := inTurn(same(few), same(many), event(few, true), event(many, true), event(few, false), event(many, false))
+	for i, name := range []string{"node_event_unchanged", "node_event_published", "volume_event"} {
+		figures.Report(name+"_ns", nanos[2*i+1]/eventNodes, "ns")
+		figures.Report(name+"_flatness_10_to_500k", nanos[2*i+1]/nanos[2*i], "ratio")
+	}
+}
