@@ -38,7 +38,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	flag.Int(flagVolumes, 200, "how many volumes are created and deleted while the writes are counted")
+	flag.Int(flagVolumes, 100, "how many volumes are created and deleted while the writes are counted")
 	flag.Int64(flagSeed, 0, "seed of what is random; another one each time if 0")
 	results := flag.String(flagResults, "", "folder for the figures; none are written if empty")
 	flag.Parse()
