@@ -7,8 +7,13 @@ package incident
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/csi-local/csi-local/test/testbed"
 )
@@ -16,79 +21,154 @@ import (
 const (
 	gib         = int64(1) << 30
 	volumeBytes = 50 * gib
-	// The node has room for exactly these.
-	stressPods = 18
-	latePods   = 4
-	pool       = "pool-ssd"
-	nodeName   = "n1"
-	// Both classes have the one provisioner, and the one pool.
-	classA, classB = "local-dynamic-ssd", "another-class-of-the-pool"
+	// worldsEnv says how many worlds are tried, if not defaultWorlds.
+	worldsEnv     = "INCIDENT_WORLDS"
+	defaultWorlds = 50
+	// sideBySide is how many of them are at it at the same time.
+	sideBySide = 25
 )
 
 func TestIncident_VolumesOfDeletedPodsStayCounted(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	c := newCluster(t, testbed.New(t, testbed.Options{}))
-	c.createClasses(random, classA, classB)
-	c.createNode(stressPods * volumeBytes)
-	s := c.startScheduler()
+	c := newCluster(t, testbed.New(t, testbed.Options{WithoutAudit: true}))
+	program, err := testbed.BuildLocalScheduler(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("in full", func(t *testing.T) {
+		s := c.startScheduler(t, program, 5)
+		w := c.newWorld(t, "full", seed, 18, 4)
+		w.run()
+		s.checkLog(t, w.pod("late", 0), w.pool, w.stress)
+		s.checkLog(t, w.pod("probe", 0), w.pool, w.stress)
+	})
+	t.Run("in any order", func(t *testing.T) {
+		c.startScheduler(t, program, 0)
+		runWorlds(t, c, seed, worlds(t))
+	})
+}
 
-	// The stress: exactly as many claims as fit, of both classes, in any order.
-	classes := make([]string, stressPods)
+func worlds(t *testing.T) int {
+	text := os.Getenv(worldsEnv)
+	if text == "" {
+		return defaultWorlds
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", worldsEnv, err)
+	}
+	return n
+}
+
+// runWorlds goes through the incident in so many worlds, some side by side. Each
+// has a node, a pool and two classes of its own, and its own order of all that can
+// be in any order; the decisions must be the same.
+func runWorlds(t *testing.T, c *cluster, seed uint64, n int) {
+	start, places := time.Now(), make(chan struct{}, sideBySide)
+	var group sync.WaitGroup
+	for i := range n {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			name := fmt.Sprintf("w%d", i)
+			t.Run(name, func(t *testing.T) { c.newWorld(t, name, seed+uint64(i)+1, 4, 2).run() })
+		})
+	}
+	group.Wait()
+	t.Logf("%d worlds in %s", n, time.Since(start).Round(time.Second))
+}
+
+// run goes through the incident. What is decided is the same whatever the order.
+func (w *world) run() {
+	defer w.leave()
+	// The stress: exactly as many claims as fit, of both classes, in any order. The
+	// pods may be there before the classes, and these before the node.
+	classes := make([]string, w.stress)
 	for i := range classes {
-		classes[i] = []string{classA, classB}[i%2]
+		classes[i] = []string{w.classA, w.classB}[i%2]
 	}
-	random.Shuffle(len(classes), func(i, j int) { classes[i], classes[j] = classes[j], classes[i] })
-	for i, class := range classes {
-		c.createPod(fmt.Sprintf("stress-%d", i), class)
-	}
-	for i := range stressPods {
-		c.waitScheduled(fmt.Sprintf("stress-%d", i))
-	}
+	w.shuffle(len(classes), func(i, j int) { classes[i], classes[j] = classes[j], classes[i] })
+	w.inAnyOrder(
+		func() { w.createClasses(w.classA, w.classB) },
+		w.createNode,
+		func() {
+			for i, class := range classes {
+				w.createPod(w.pod("stress", i), class)
+			}
+		})
+	w.waitScheduled("stress", w.stress, w.stress)
 
-	// The node is full.
-	for i := range latePods {
-		c.createPod(fmt.Sprintf("late-%d", i), classes[i])
+	// The node is full, and stays so until a volume is really gone.
+	full := w.watch(w.pool, int64(w.stress)*volumeBytes)
+	for i := range w.late {
+		w.createPod(w.pod("late", i), classes[i])
 	}
-	for i := range latePods {
-		c.waitRefused(fmt.Sprintf("late-%d", i))
+	for i := range w.late {
+		w.waitRefused(w.pod("late", i))
 	}
-
 	// The stress pods go, with their claims and one of the classes; the volumes do not.
-	for _, i := range random.Perm(stressPods) {
-		c.deletePod(fmt.Sprintf("stress-%d", i))
+	kept, deleted := w.classA, w.classB
+	if w.random.IntN(2) == 0 {
+		kept, deleted = deleted, kept
 	}
-	c.deleteClass(classB)
-	c.createClasses(random, "a-third-class-of-the-pool")
-	c.createPod("probe", "a-third-class-of-the-pool")
-	c.waitRefused("probe")
-	if n := len(c.provisioner.volumeNames()); n != stressPods {
-		t.Fatalf("%d volumes on the node, want %d", n, stressPods)
+	third := w.name + "-a-third-class"
+	steps := []func(){func() { w.deleteClass(deleted) }, func() { w.createClasses(third) }}
+	for i := range w.stress {
+		steps = append(steps, func() { w.deletePod(w.pod("stress", i)) })
 	}
-	s.checkLog("late-0", stressPods, volumeBytes)
-	s.checkLog("probe", stressPods, volumeBytes)
-	c.deletePod("probe")
+	w.inAnyOrder(steps...)
+	w.createPod(w.pod("probe", 0), third)
+	w.waitRefused(w.pod("probe", 0))
+	if n := len(w.provisioner.volumeNames(w.node)); n != w.stress {
+		w.t.Fatalf("%d volumes on the node, want %d", n, w.stress)
+	}
+	w.deletePod(w.pod("probe", 0))
+	w.letIn(kept, full)
+}
 
-	// Each volume that is really gone makes room for one pod; no more. Those whose class
-	// is gone cannot be provisioned any more, so they are made anew with one that is there.
-	for i := range latePods {
-		c.deletePod(fmt.Sprintf("late-%d", i))
-		c.createPod(fmt.Sprintf("again-%d", i), classA)
+// letIn lets each volume that is really gone make room for one pod, and no more.
+// Pods whose class is gone cannot have a volume any more, so they are made anew
+// with one that is there.
+func (w *world) letIn(class string, full *window) {
+	for i := range w.late {
+		w.deletePod(w.pod("late", i))
+		w.createPod(w.pod("again", i), class)
 	}
-	for i := range latePods {
-		c.waitRefused(fmt.Sprintf("again-%d", i))
+	for i := range w.late {
+		w.waitRefused(w.pod("again", i))
 	}
-	names := c.provisioner.volumeNames()
-	random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	for freed := 1; freed <= latePods; freed++ {
-		c.reclaim(names[freed-1])
-		c.waitScheduledAmong("again", latePods, freed)
+	full.end(w.t)
+	names := w.provisioner.volumeNames(w.node)
+	w.shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	for freed := 1; freed <= w.late; freed++ {
+		w.reclaim(names[freed-1])
+		w.waitScheduled("again", w.late, freed)
 	}
-	if refused := c.provisioner.refusals(); len(refused) > 0 {
-		t.Errorf("sold twice: the provisioner had no room for %v", refused)
+	most, refused := w.provisioner.outcome(w.node)
+	if len(refused) > 0 {
+		w.t.Errorf("sold twice: the provisioner had no room for %v", refused)
 	}
-	if most := c.provisioner.most(); most != stressPods*volumeBytes {
-		t.Errorf("at most %d bytes were used, want all %d", most, stressPods*volumeBytes)
+	if want := int64(w.stress) * volumeBytes; most != want {
+		w.t.Errorf("at most %d bytes were used, want all %d", most, want)
 	}
+}
+
+func (w *world) shuffle(n int, swap func(i, j int)) { w.random.Shuffle(n, swap) }
+
+func (w *world) inAnyOrder(steps ...func()) {
+	w.shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
+	for _, step := range steps {
+		step()
+	}
+}
+
+// phases are what a volume without its claim may be in.
+func (w *world) phase() v1.PersistentVolumePhase {
+	return []v1.PersistentVolumePhase{v1.VolumeReleased, v1.VolumeFailed}[w.random.IntN(2)]
+}
+
+func (c *cluster) newWorld(t *testing.T, name string, seed uint64, stress, late int) *world {
+	return &world{t: t, cluster: c, random: rand.New(rand.NewPCG(seed, 0)), stress: stress, late: late,
+		name: name, node: "node-" + name, pool: "pool-" + name, classA: name + "-local-dynamic-ssd", classB: name + "-another-class"}
 }

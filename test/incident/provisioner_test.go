@@ -2,6 +2,7 @@ package incident
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -19,26 +20,34 @@ import (
 	"github.com/csi-local/csi-local/pkg/capacity"
 )
 
-// provisioner makes volumes as the one of a node does, and binds them as the
-// controller of PersistentVolumes does. It has a pool of so many bytes, and
-// refuses what does not fit: then the scheduler has promised too much.
+// provisioner makes volumes as those of the nodes do, and binds them as the
+// controller of PersistentVolumes does.
 type provisioner struct {
-	client        kubernetes.Interface
-	capacityBytes int64
-	queue         workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	client kubernetes.Interface
+	queue  workqueue.TypedRateLimitingInterface[cache.ObjectName]
 
-	mu        sync.Mutex
-	allocated map[string]int64
-	mostBytes int64
-	refused   []string
+	mu    sync.Mutex
+	disks map[string]*disk // by node
 }
 
-func startProvisioner(t *testing.T, client kubernetes.Interface, capacityBytes int64) *provisioner {
+// disk is a node's pool. It refuses what does not fit: then the scheduler has
+// promised too much.
+type disk struct {
+	pool          string
+	capacityBytes int64
+	allocated     map[string]int64
+	mostBytes     int64
+	refused       []string
+}
+
+// workers is how many volumes are made at the same time.
+const workers = 4
+
+func startProvisioner(t *testing.T, client kubernetes.Interface, factory informers.SharedInformerFactory) *provisioner {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &provisioner{client: client, capacityBytes: capacityBytes, allocated: map[string]int64{},
+	p := &provisioner{client: client, disks: map[string]*disk{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]())}
-	factory := informers.NewSharedInformerFactory(client, 0)
 	add := func(object any) {
 		if claim, ok := object.(*v1.PersistentVolumeClaim); ok {
 			p.queue.Add(cache.MetaObjectToName(claim))
@@ -48,14 +57,14 @@ func startProvisioner(t *testing.T, client kubernetes.Interface, capacityBytes i
 	if _, err := factory.Core().V1().PersistentVolumeClaims().Informer().AddEventHandler(handler); err != nil {
 		t.Fatal(err)
 	}
-	factory.Start(ctx.Done())
 	var work sync.WaitGroup
-	work.Go(func() { p.run(ctx) })
+	for range workers {
+		work.Go(func() { p.run(ctx) })
+	}
 	t.Cleanup(func() {
 		cancel()
 		p.queue.ShutDown()
 		work.Wait()
-		factory.Shutdown()
 	})
 	return p
 }
@@ -88,8 +97,8 @@ func (p *provisioner) provision(ctx context.Context, name cache.ObjectName) erro
 	if node == "" || claim.Status.Phase == v1.ClaimBound || claim.DeletionTimestamp != nil {
 		return nil
 	}
-	volume := volumeOf(claim, node)
-	if !p.allocate(volume.Name, volumeSize(volume)) {
+	volume := volumeOf(claim, node, p.disk(node).pool)
+	if !p.allocate(node, volume) {
 		// As the real one does on ResourceExhausted.
 		delete(claim.Annotations, storagehelpers.AnnSelectedNode)
 		_, err = claims.Update(ctx, claim, metav1.UpdateOptions{})
@@ -116,7 +125,7 @@ func (p *provisioner) provision(ctx context.Context, name cache.ObjectName) erro
 	return err
 }
 
-func volumeOf(claim *v1.PersistentVolumeClaim, node string) *v1.PersistentVolume {
+func volumeOf(claim *v1.PersistentVolumeClaim, node, pool string) *v1.PersistentVolume {
 	return &v1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + string(claim.UID), Annotations: map[string]string{storagehelpers.AnnDynamicallyProvisioned: capacity.DefaultDriverName}},
 		Spec: v1.PersistentVolumeSpec{
@@ -136,52 +145,58 @@ func volumeSize(v *v1.PersistentVolume) int64 {
 	return size.Value()
 }
 
-func (p *provisioner) allocate(name string, bytes int64) bool {
+// addDisk gives a node its pool.
+func (p *provisioner) addDisk(node, pool string, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, ok := p.allocated[name]; ok {
+	p.disks[node] = &disk{pool: pool, capacityBytes: bytes, allocated: map[string]int64{}}
+}
+
+func (p *provisioner) disk(node string) *disk {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.disks[node]
+}
+
+func (p *provisioner) allocate(node string, volume *v1.PersistentVolume) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d, bytes := p.disks[node], volumeSize(volume)
+	if _, ok := d.allocated[volume.Name]; ok {
 		return true // asked for again
 	}
 	used := bytes
-	for _, b := range p.allocated {
+	for _, b := range d.allocated {
 		used += b
 	}
-	if used > p.capacityBytes {
-		p.refused = append(p.refused, name)
+	if used > d.capacityBytes {
+		d.refused = append(d.refused, volume.Name)
 		return false
 	}
-	p.allocated[name] = bytes
-	p.mostBytes = max(p.mostBytes, used)
+	d.allocated[volume.Name] = bytes
+	d.mostBytes = max(d.mostBytes, used)
 	return true
 }
 
-func (p *provisioner) free(name string) {
+func (p *provisioner) free(node, volume string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.allocated, name)
+	delete(p.disks[node].allocated, volume)
 }
 
-func (p *provisioner) refusals() []string {
+// outcome is the most bytes that were used on the node, and the volumes for which
+// there was no room.
+func (p *provisioner) outcome(node string) (mostBytes int64, refused []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.refused)
+	return p.disks[node].mostBytes, slices.Clone(p.disks[node].refused)
 }
 
-func (p *provisioner) most() int64 {
+// volumeNames are those of the volumes that take bytes of the node.
+func (p *provisioner) volumeNames(node string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.mostBytes
-}
-
-// volumeNames are those of the volumes that take bytes.
-func (p *provisioner) volumeNames() (names []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for name := range p.allocated {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(p.disks[node].allocated))
 }
 
 func quantity(bytes int64) resource.Quantity { return *resource.NewQuantity(bytes, resource.BinarySI) }

@@ -2,63 +2,79 @@ package incident
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/csi-local/csi-local/test/testbed"
 )
 
-const repository = "../.."
-
 // schedulerProcess is csi-local-scheduler, built as it ships, with the
 // configuration that ships.
-type schedulerProcess struct {
-	t   *testing.T
-	log string
-}
+type schedulerProcess struct{ *testbed.Process }
 
-func (c *cluster) startScheduler() *schedulerProcess {
-	c.t.Helper()
-	folder := c.t.TempDir()
-	binary, err := testbed.BuildLocalScheduler(c.t.Context(), folder)
-	c.must(err)
-	text, err := os.ReadFile(filepath.Join(repository, "deploy/scheduler/config.yaml"))
+// startScheduler starts it for one test. There is but one at a time, so no leader
+// is elected.
+func (c *cluster) startScheduler(t *testing.T, program string, verbosity int) schedulerProcess {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/scheduler/config.yaml")
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
-	const at = "\nclientConnection:\n"
-	if !strings.Contains(string(text), at) {
-		c.t.Fatalf("config.yaml has no %q", at)
+	changed := string(text)
+	for from, to := range map[string]string{
+		"\nclientConnection:\n": "\nclientConnection:\n  kubeconfig: " + c.testbed.KubeconfigPath() + "\n",
+		"leaderElect: true":     "leaderElect: false",
+	} {
+		if strings.Count(changed, from) != 1 {
+			t.Fatalf("config.yaml does not have %q once", from)
+		}
+		changed = strings.Replace(changed, from, to, 1)
 	}
-	config := filepath.Join(folder, "config.yaml")
-	changed := strings.Replace(string(text), at, at+"  kubeconfig: "+c.testbed.KubeconfigPath()+"\n", 1)
+	config := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(config, []byte(changed), 0o600); err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
-	s := &schedulerProcess{t: c.t, log: filepath.Join(c.testbed.LogDir(), "csi-local-scheduler.log")}
-	log, err := os.Create(s.log)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
-	process := exec.CommandContext(c.t.Context(), binary, "--config="+config, "--secure-port=0", "-v=5", "--logging-format=json")
-	process.Stdout, process.Stderr = log, log
-	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := process.Start(); err != nil {
-		c.t.Fatal(err)
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err := errors.Join(err, listener.Close()); err != nil {
+		t.Fatal(err)
 	}
-	c.t.Cleanup(func() {
-		_ = process.Process.Kill() // it may have ended
-		_ = process.Wait()         // killed
-		if err := log.Close(); err != nil {
-			c.t.Error(err)
+	name := fmt.Sprintf("csi-local-scheduler-v%d", verbosity)
+	process, err := c.testbed.StartProcess(name, program, "--config="+config, fmt.Sprintf("-v=%d", verbosity), "--logging-format=json",
+		"--bind-address=127.0.0.1", "--secure-port="+port, "--authentication-kubeconfig="+c.testbed.KubeconfigPath(), "--authorization-kubeconfig="+c.testbed.KubeconfigPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	access := rest.AnonymousClientConfig(c.testbed.Admin())
+	access.BearerToken, access.TLSClientConfig = c.testbed.Admin().BearerToken, rest.TLSClientConfig{Insecure: true} // its certificate is its own
+	client, err := rest.HTTPClientFor(access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var following sync.WaitGroup
+	following.Go(func() { c.follow(ctx, client, "https://127.0.0.1:"+port+"/metrics") })
+	t.Cleanup(func() {
+		cancel()
+		following.Wait()
+		if err := process.Kill(); err != nil {
+			t.Error(err)
 		}
 	})
-	return s
+	return schedulerProcess{process}
 }
 
 // line is what the log says of a pool, or of a volume in it.
@@ -81,11 +97,11 @@ type object struct {
 
 // checkLog holds the log to show the whole sum at each attempt for the pod: each
 // volume with the running total, the figures, and the refusal.
-func (s *schedulerProcess) checkLog(pod string, volumes int, bytesEach int64) {
-	s.t.Helper()
-	file, err := os.Open(s.log)
+func (s schedulerProcess) checkLog(t *testing.T, pod, pool string, volumes int) {
+	t.Helper()
+	file, err := os.Open(s.LogPath())
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer file.Close() //nolint:errcheck // only read
 	attempts, counted := 0, 0
@@ -99,22 +115,22 @@ func (s *schedulerProcess) checkLog(pod string, volumes int, bytesEach int64) {
 		switch l.Message {
 		case "Volume counted":
 			counted++
-			if want := int64(counted) * bytesEach; l.TotalBytes != want {
-				s.t.Errorf("%s: the running total after %d volumes is %d, want %d", pod, counted, l.TotalBytes, want)
+			if want := int64(counted) * volumeBytes; l.TotalBytes != want {
+				t.Errorf("%s: the running total after %d volumes is %d, want %d", pod, counted, l.TotalBytes, want)
 			}
 		case "Pool counted":
 			attempts++
-			if counted != volumes || l.Volumes != volumes || l.UsedBytes != int64(volumes)*bytesEach || l.LimitBytes != l.UsedBytes ||
-				l.Requested != bytesEach || l.Fits || l.Pool != pool {
-				s.t.Errorf("%s: %d lines for volumes, then %+v", pod, counted, l)
+			if counted != volumes || l.Volumes != volumes || l.UsedBytes != int64(volumes)*volumeBytes || l.LimitBytes != l.UsedBytes ||
+				l.Requested != volumeBytes || l.Fits || l.Pool != pool {
+				t.Errorf("%s: %d lines for volumes, then %+v", pod, counted, l)
 			}
 			counted = 0
 		}
 	}
 	if err := scanner.Err(); err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	if attempts == 0 {
-		s.t.Errorf("%s: the log does not show the sum", pod)
+		t.Errorf("%s: the log does not show the sum", pod)
 	}
 }
