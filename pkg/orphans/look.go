@@ -74,7 +74,8 @@ func (k *Keeper) look(ctx context.Context, r *record) {
 func (k *Keeper) answered(r *record, now time.Duration, found finding) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !r.missing || now-r.looked > k.opts.Settings.gap() || k.trust.mostLost {
+	doubtful := k.trust.mostLost && r.volume.Kind() == Leaked
+	if !r.missing || now-r.looked > k.opts.Settings.gap() || doubtful {
 		r.since = now
 	}
 	r.missing, r.foreign = found != present, found == foreign

@@ -113,22 +113,7 @@ const fewLost = 3
 func (k *Keeper) mostAreLost(ctx context.Context, now time.Duration) string {
 	k.mu.Lock()
 	s := k.opts.Settings
-	// As long as it takes to look at all.
-	window := s.gap() + time.Duration(len(k.records))*(s.Pause+s.RequestTimeout/100)
-	var known, lost, unasked int
-	for _, r := range k.records {
-		if r.volume.IsOrphan() || r.volume.Kind() == Leaked {
-			continue
-		}
-		known++
-		switch {
-		case r.missing:
-			lost++
-		case !r.answered || now-r.looked > window:
-			unasked++
-			r.due = min(r.due, now)
-		}
-	}
+	known, lost, unasked := k.countLost(now)
 	if unasked > 0 {
 		k.mu.Unlock()
 		return fmt.Sprintf("%d other volumes are looked at first", unasked)
@@ -153,13 +138,45 @@ func (k *Keeper) mostAreLost(ctx context.Context, now time.Duration) string {
 	return "most PersistentVolumes are missing at once"
 }
 
+// countLost counts the volumes that had a PersistentVolume and are no orphans, those
+// of them that have lost it, and those that were not looked at since the first
+// loss, whose time has come now. The caller holds mu.
+func (k *Keeper) countLost(now time.Duration) (known, lost, unasked int) {
+	first := now
+	for _, r := range k.records {
+		if r.lost() {
+			first = min(first, r.since)
+		}
+	}
+	for _, r := range k.records {
+		if r.volume.IsOrphan() || r.volume.Kind() == Leaked {
+			continue
+		}
+		known++
+		switch {
+		case r.missing:
+			lost++
+		case !r.answered || r.looked < first:
+			unasked++
+			r.due = min(r.due, now)
+		}
+	}
+	return known, lost, unasked
+}
+
+// lost tells that the volume had a PersistentVolume, seems to have none, and is not
+// marked yet.
+func (r *record) lost() bool {
+	return r.missing && !r.volume.IsOrphan() && r.volume.Kind() == Retained
+}
+
 // settle ends the doubt about lost PersistentVolumes when all are back. The caller holds mu.
 func (k *Keeper) settle() {
 	if !k.trust.mostLost {
 		return
 	}
 	for _, r := range k.records {
-		if r.missing && !r.volume.IsOrphan() && r.volume.Kind() == Retained {
+		if r.lost() {
 			return
 		}
 	}

@@ -192,6 +192,17 @@ func TestMostLost_HoldsForAWhile(t *testing.T) {
 	})
 }
 
+// That the others were there a moment before says nothing.
+func TestMostLost_RightAfterALook(t *testing.T) {
+	b := newBench(t, func(s *Settings) { s.Interval = 5 * time.Second })
+	b.many(4)
+	b.pass(10 * time.Minute)
+	b.lose(4)
+	b.pass(30 * time.Minute)
+	b.wantOrphans(1) // the leaked one
+	b.wantTold("OrphanQuarantined", "OrphansHeld")
+}
+
 func TestFewLost_AreBelieved(t *testing.T) {
 	for _, tt := range []struct{ volumes, lost int }{{2, 2}, {10, 5}, {10, 1}} {
 		b := newBench(t, nil)
