@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -126,6 +127,10 @@ func (c *Controller) work(ctx context.Context, kind string, q queue, reconcile f
 		again, err := reconcile(ctx, key)
 		c.metrics.reconciled(kind, err, c.clock.Since(start))
 		switch {
+		case apierrors.IsConflict(err):
+			// Somebody else was quicker, as it happens all the time.
+			klog.FromContext(ctx).V(4).Info("It has changed meanwhile", "kind", kind, "key", key)
+			q.AddRateLimited(key)
 		case err != nil && ctx.Err() == nil:
 			klog.FromContext(ctx).Error(err, "It will be tried again", "kind", kind, "key", key, "failures", q.NumRequeues(key)+1)
 			q.AddRateLimited(key)

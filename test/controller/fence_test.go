@@ -1,0 +1,63 @@
+package controller
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// checkFence tries what the controller's account may not do. What it may do, the
+// controller does in the other tests.
+func (b *bed) checkFence(*process) {
+	t := b.t
+	volume, others := b.volumeOn("n4", "fenced", "ssd"), b.volumeOn("n4", "fenced-others", "others")
+	b.addClaim("unbound", "ssd", map[string]string{selectedNode: "n4"})
+	account := b.client(b.serviceAccount())
+	volumes, claims := account.CoreV1().PersistentVolumes(), account.CoreV1().PersistentVolumeClaims("default")
+	patchVolume := func(name, patch string) error {
+		_, err := volumes.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	}
+	patchClaim := func(name, patch string) error {
+		_, err := claims.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	}
+	b.eventually("the fence stands", func() string {
+		for _, err := range []error{patchVolume(others, `{"metadata":{"labels":{"a":"b"}}}`), patchClaim("fenced", `{"metadata":{"labels":{"a":"b"}}}`)} {
+			if err == nil || !strings.Contains(err.Error(), "csi-local-fence-controller-") {
+				return "a label was allowed, or refused by somebody else"
+			}
+		}
+		return ""
+	})
+	for name, tt := range map[string]struct {
+		err    error
+		reason string
+	}{
+		"another driver's volume":    {patchVolume(others, `{"metadata":{"finalizers":null}}`), "only PersistentVolumes of " + driver},
+		"finalizer of a bound one":   {patchVolume(volume, `{"metadata":{"finalizers":null}}`), "take only the finalizer"},
+		"reclaim policy":             {patchVolume(volume, `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`), "take only the finalizer"},
+		"deletion of a bound volume": {volumes.Delete(t.Context(), volume, metav1.DeleteOptions{}), "only PersistentVolumes that are Released"},
+		"deletion of an unbound one": {claims.Delete(t.Context(), "unbound", metav1.DeleteOptions{}), "only claims that are bound"},
+		"another annotation":         {patchClaim("unbound", `{"metadata":{"annotations":{"a":"b"}}}`), "only remove the annotation"},
+		"another node":               {patchClaim("unbound", `{"metadata":{"annotations":{"`+selectedNode+`":"n1"}}}`), "only remove the annotation"},
+		"the node of a bound claim":  {patchClaim("fenced", `{"metadata":{"finalizers":null}}`), "csi-local controller may"},
+	} {
+		if tt.err == nil || !strings.Contains(tt.err.Error(), tt.reason) {
+			t.Errorf("%s: the reason %q is not in: %v", name, tt.reason, tt.err)
+		}
+	}
+	_, nodeErr := account.CoreV1().Nodes().Patch(t.Context(), "n4", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+	_, podErr := account.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+	_, secretErr := account.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
+	_, leaseErr := account.CoordinationV1().Leases(namespace).Get(t.Context(), "kube-scheduler", metav1.GetOptions{})
+	for what, err := range map[string]error{"nodes": nodeErr, "pods": podErr, "secrets": secretErr, "others' leases": leaseErr} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	b.phase(volume, v1.VolumeBound)
+}
