@@ -43,9 +43,6 @@ func EnterNetwork() error {
 	if os.Getenv(envNetwork) != "" {
 		return networkUp()
 	}
-	if _, err := os.Stat(tunDevice); err != nil {
-		return noNetwork(tunDevice+" is missing", err)
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -82,7 +79,7 @@ func networkAttributes() *syscall.SysProcAttr {
 
 func noNetwork(problem string, cause error) error {
 	return errors.Join(&MissingError{Backend: UML, Problem: problem,
-		Remedy: "run as root where /dev/net/tun and network namespaces exist, or where users may make namespaces"}, cause)
+		Remedy: "run as root where " + tunDevice + " and network namespaces exist, or where users may make namespaces"}, cause)
 }
 
 // networkUp is what the second process does with its empty network.

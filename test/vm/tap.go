@@ -36,7 +36,7 @@ func openTap(a netip.Addr) (_ *os.File, err error) {
 	// In Go's poller the file would become one that does not block the kernel.
 	fd, err := unix.Open(tunDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", tunDevice, err)
+		return nil, noNetwork(tunDevice+" cannot be opened", err)
 	}
 	file := os.NewFile(uintptr(fd), tunDevice)
 	defer func() {
