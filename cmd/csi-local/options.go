@@ -59,7 +59,7 @@ func (o *nodeOptions) addFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.metricsAddress, "metrics-address", "",
 		"host:port on which /metrics is served over HTTP; not served if empty")
 	fs.Int64Var(&o.maxVolumes, "max-volumes", 256,
-		"how many volumes of this driver the node can use in total, at least 1")
+		"how many volumes of this driver the node can use in total, at least 1; fewer where LVM takes fewer")
 	fs.StringVar(&o.lvmPath, "lvm-path", "lvm", "the lvm executable")
 	fs.StringVar(&o.lvmRunDir, "lvm-run-dir", defaultLVMRunDir,
 		"folder for the private LVM configuration; one for each csi-local process of a machine")

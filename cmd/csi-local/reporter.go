@@ -48,7 +48,7 @@ func (o *publishOptions) addFlags(fs *flag.FlagSet) {
 	fs.DurationVar(&s.Interval, "publish-interval", s.Interval,
 		"least time between two writes of one object, in the long run; a lower figure may follow at once")
 	fs.DurationVar(&s.Spread, "publish-spread", s.Spread,
-		"writes wait for a random time up to this, and lower figures up to a fifth of it, so that many nodes do not write at once")
+		"writes wait for a random time up to this, and lower figures up to a fifth of it, so that many nodes do not write at once; give 10ms for each node of a large cluster")
 	fs.DurationVar(&s.RaiseDelay, "publish-raise-delay", s.RaiseDelay,
 		"how long a higher figure must have been true before it is published")
 	fs.Int64Var(&s.StepPercent, "publish-step-percent", s.StepPercent,
