@@ -84,6 +84,7 @@ func (n *node) newKeeper(version string) (*orphans.Keeper, error) {
 	if config == nil || err != nil {
 		return nil, err
 	}
+	// A client has a limit on its requests: the reporter must not wait for looks.
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
