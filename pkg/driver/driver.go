@@ -55,6 +55,8 @@ type Driver struct {
 	kubeletDir string
 	extraPaths []string
 	maxVolumes int64
+	// lastSlots is what LVM could hold when that was known last; 0 if it never was.
+	lastSlots atomic.Int64
 
 	onCapacityFailure func()
 

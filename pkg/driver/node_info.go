@@ -48,11 +48,7 @@ func (d *Driver) MaxVolumesPerNode() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	limit := d.maxVolumes
-	if inv := d.lastInventory.Load(); inv != nil {
-		limit = min(limit, inv.slots(d.pools()))
-	}
-	return max(inUse, limit, 1), nil
+	return max(inUse, min(d.maxVolumes, d.slots()), 1), nil
 }
 
 // volumesInUse counts the volumes of this driver that are mounted or bound on

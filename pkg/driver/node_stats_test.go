@@ -221,7 +221,14 @@ func TestNodeInfo_MaxVolumesIsWhatLVMTakes(t *testing.T) {
 	want("with a volume of others", 4)
 	foreign("too")
 	want("nothing more fits", 3)
-	_, err := newVolume(t.Context(), b, "vold", 4*mib, blockCap(writer))
+	state, err := b.LVM.State(t.Context())
+	must(t, err)
+	disk := state.VolumeGroups[0].PhysicalVolumes[0].Device
+	must(t, b.Machine.SetDiskMissing("vgA", disk, true))
+	want("a disk is missing", 3)
+	must(t, b.Machine.SetDiskMissing("vgA", disk, false))
+	want("the disk is back", 3)
+	_, err = newVolume(t.Context(), b, "vold", 4*mib, blockCap(writer))
 	wantCode(t, err, codes.ResourceExhausted)
 	for _, v := range volumes {
 		must(t, v.unstage(t.Context()))

@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"cmp"
+
 	"github.com/csi-local/csi-local/pkg/lvm"
 	"github.com/csi-local/csi-local/pkg/poolconfig"
 )
@@ -13,21 +15,31 @@ const deviceNumbers = 1 << 20
 // number with every few volumes that come and go.
 const slotStep = 16
 
-// slots is how many volumes of ours the pools' volume groups can hold, those that
-// exist included: our own volumes, as they come and go, do not change it. Where a
-// volume group cannot be read it sets no limit. That a pool is broken is told by
-// its bytes, and kubelet's limit must not swing with it.
-func (inv *inventory) slots(pools []poolconfig.Pool) int64 {
-	var total int64
+// slots is how many volumes of ours LVM can hold, those that exist included. While
+// a volume group cannot be read, it is what it was before: that a pool is broken is
+// told by its bytes, and the scheduler's count must not swing with it.
+func (d *Driver) slots() int64 {
+	if inv := d.lastInventory.Load(); inv != nil {
+		if total, known := inv.slots(d.pools()); known {
+			d.lastSlots.Store(total)
+			return total
+		}
+	}
+	return cmp.Or(d.lastSlots.Load(), deviceNumbers)
+}
+
+// slots counts over the pools' volume groups. Our own volumes, as they come and go,
+// do not change it. known is false if one of the groups cannot be read.
+func (inv *inventory) slots(pools []poolconfig.Pool) (total int64, known bool) {
 	counted := map[string]bool{}
 	for _, pool := range pools {
 		if counted[pool.VolumeGroup] {
 			continue
 		}
 		counted[pool.VolumeGroup] = true
-		group, known := inv.state.VolumeGroup(pool.VolumeGroup)
-		if !known || inv.state.Problems[pool.VolumeGroup] != nil {
-			return deviceNumbers
+		group, there := inv.state.VolumeGroup(pool.VolumeGroup)
+		if !there || inv.state.Problems[pool.VolumeGroup] != nil {
+			return 0, false
 		}
 		var own int64
 		for _, lv := range group.LogicalVolumes {
@@ -37,7 +49,7 @@ func (inv *inventory) slots(pools []poolconfig.Pool) int64 {
 		}
 		total += groupSlots(group, own)
 	}
-	return min(total, deviceNumbers)
+	return min(total, deviceNumbers), true
 }
 
 // groupSlots is slots of one volume group, in which own volumes are ours.

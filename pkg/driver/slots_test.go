@@ -40,6 +40,7 @@ func TestGroupSlots(t *testing.T) {
 }
 
 func TestInventorySlots(t *testing.T) {
+	const unknown = -1
 	group := func(name string, most int64) lvm.VolumeGroup {
 		return lvm.VolumeGroup{Name: name, MaxLogicalVolumes: most, MetadataFreeBytes: -1}
 	}
@@ -61,15 +62,16 @@ func TestInventorySlots(t *testing.T) {
 		"no pool":                          {nil, 0},
 		"two pools in one group":           {pools("vgA", "vgA"), 5},
 		"two groups":                       {pools("vgA", "vgB"), 12},
-		"a group that is missing":          {pools("vgA", "vgGone"), deviceNumbers},
-		"a group that cannot be read":      {pools("vgBad"), deviceNumbers},
+		"a group that is missing":          {pools("vgA", "vgGone"), unknown},
+		"a group that cannot be read":      {pools("vgBad"), unknown},
 		"more than there are device nodes": {pools("vgA", "vgMany"), deviceNumbers},
 	} {
 		t.Run(name, func(t *testing.T) {
 			many := *state
 			many.VolumeGroups = append(many.VolumeGroups[:3:3], group("vgMany", deviceNumbers))
-			if got := newInventory("d", &many).slots(c.pools); got != c.want {
-				t.Errorf("%d slots, want %d", got, c.want)
+			got, known := newInventory("d", &many).slots(c.pools)
+			if known != (c.want != unknown) || known && got != c.want {
+				t.Errorf("%d slots, known: %v; want %d", got, known, c.want)
 			}
 		})
 	}
