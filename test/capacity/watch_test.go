@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"fmt"
 	"maps"
 	"sync"
 	"testing"
@@ -20,6 +21,8 @@ type sight[T any] struct {
 	at    time.Time
 	value T
 }
+
+func (s sight[T]) String() string { return fmt.Sprint(s.value, " at ", s.at.Format("15:04:05.000")) }
 
 // history is what a watch has seen until now. Its methods may be called from any goroutine.
 type history[T any] struct {

@@ -68,6 +68,17 @@ func TestNetwork_ReachesTheOutsideUnlessCutOff(t *testing.T) {
 	checkNamespaceGone(t, namespace)
 }
 
+// Without a kernel of its own the command is in the program's network, and finds the same
+// address there. A throwaway kernel stands for a host that has device mapper.
+func TestNetwork_OnTheHostBackend(t *testing.T) {
+	program := networkProgram(t)
+	r := runUML(t, Options{Command: []string{"env", "-u", EnvBackend, program, "host"}})
+	_, rest, _ := strings.Cut(r.stdout, " ")
+	if want := HostAddress + "\nno cable true\n"; r.err != nil || r.status != 0 || rest != want {
+		t.Errorf("%+v, want %q", r, want)
+	}
+}
+
 func TestNetwork_VanishesWithAKilledProgram(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	cmd := exec.CommandContext(t.Context(), networkProgram(t), "wait")

@@ -1,5 +1,9 @@
 // Command network is a program with a network of its own and a machine in it, which vm's
-// own tests look at. On the machine it counts, by connecting to the outside.
+// own tests look at. On the machine it connects to the outside again and again.
+//
+//	network         cut the machine off, and mend it
+//	network wait    wait to be killed
+//	network host    take the host backend
 package main
 
 import (
@@ -15,15 +19,19 @@ import (
 )
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	mode := ""
+	if len(os.Args) > 1 {
+		mode = os.Args[1]
+	}
+	if err := run(context.Background(), mode); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, mode string) error {
 	if vm.Inside() {
-		return knock(ctx, os.Args[1])
+		return knock(ctx, mode)
 	}
 	if err := vm.EnterNetwork(); err != nil {
 		return err
@@ -40,8 +48,14 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	backend := vm.UML
+	if mode == "host" {
+		backend = vm.Host
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	m, err := vm.Start(ctx, vm.Options{
-		Command: []string{self, listener.Addr().String()}, Backend: vm.UML, Address: netip.MustParseAddr("10.80.0.7"),
+		Command: []string{self, listener.Addr().String()}, Backend: backend, Address: netip.MustParseAddr("10.80.0.7"),
 		Stdout: os.Stdout, Stderr: os.Stderr, Log: io.Discard, Timeout: 3 * time.Minute,
 	})
 	if err != nil {
@@ -50,11 +64,17 @@ func run(ctx context.Context) error {
 	knocks := make(chan string)
 	go accept(listener, knocks)
 	fmt.Println(namespace, <-knocks)
-	if len(os.Args) > 1 { // to be killed
-		_, err := m.Wait()
-		return err
+	switch mode {
+	case "wait":
+		_, err = m.Wait()
+	case "host":
+		fmt.Println("no cable", m.Disconnect() == vm.ErrNoCable)
+		cancel()
+		_, _ = m.Wait() // it was cancelled
+	default:
+		err = cutAndMend(m, knocks)
 	}
-	return cutAndMend(m, knocks)
+	return err
 }
 
 // accept tells where each connection comes from.
