@@ -207,7 +207,7 @@ func (s *storm) tendSchedulers() error {
 	if err != nil || !leading || s.turnsDone == s.o.Turns {
 		return err
 	}
-	if _, bound := s.observer.counts(); bound < len(s.w.pods)*(s.turnsDone+1)/(s.o.Turns+1) {
+	if _, bound := s.observer.counts(); bound < s.w.fitting*(s.turnsDone+1)/(s.o.Turns+1) {
 		return nil
 	}
 	s.turnsDone++

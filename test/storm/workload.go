@@ -31,6 +31,8 @@ type workload struct {
 	pods []pod
 	// capacityBytes is each node's.
 	capacityBytes int64
+	// fitting is how many pods there is room for: the first ones.
+	fitting int
 }
 
 // workloadOf has about one tenth of the largest volumes, two of the next, and so
@@ -47,6 +49,9 @@ func workloadOf(o Options) workload {
 		}
 	}
 	w.capacityBytes = demand * 100 / int64(o.FillPercent) / largestBytes * largestBytes
+	for left := w.capacityBytes * int64(o.Nodes); w.fitting < len(w.pods) && w.pods[w.fitting].bytes <= left; w.fitting++ {
+		left -= w.pods[w.fitting].bytes
+	}
 	return w
 }
 

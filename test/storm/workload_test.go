@@ -26,7 +26,7 @@ func TestWorkload_FitsHoweverItIsPlaced(t *testing.T) {
 		for i := range free {
 			free[i] = w.capacityBytes
 		}
-		placed := int64(0)
+		placed, fitting := int64(0), 0
 		for _, p := range w.pods {
 			var roomy []int
 			for i := range free {
@@ -43,6 +43,10 @@ func TestWorkload_FitsHoweverItIsPlaced(t *testing.T) {
 			node := rapid.SampledFrom(roomy).Draw(t, "node")
 			free[node] -= p.bytes
 			placed += p.bytes
+			fitting++
+		}
+		if fitting != w.fitting {
+			t.Fatalf("%d pods fit, but %d are said to", fitting, w.fitting)
 		}
 		if want := min(total, w.demandBytes()); placed != want {
 			t.Fatalf("%d bytes placed, want %d", placed, want)
