@@ -134,6 +134,7 @@ func TestOrphans_VolumeThatChangedIsLeftAlone(t *testing.T) {
 		"another has its name": func(t *testing.T, p *process, v orphans.Volume) {
 			mustDelete(t, p, v.ID)
 			mustCreate(t, p, createReq("pvc-1", "thick", mib))
+			mark(t, p, candidate(t, p), false, v.Orphan)
 		},
 		"its deletion is begun": func(t *testing.T, p *process, v orphans.Volume) { failedDeletion(t, p, v.ID) },
 	} {
