@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -166,15 +167,16 @@ func (r results) settings() []setting {
 		all = append(all, s)
 	}
 	slices.SortFunc(all, func(a, b setting) int {
-		for _, d := range []int{a.nodes*a.pods - b.nodes*b.pods, int(100 * (a.rate - b.rate)), a.turns - b.turns, a.fill - b.fill, order(a.tracking) - order(b.tracking)} {
-			if d != 0 {
-				return d
-			}
-		}
-		if a.withoutVolumes != b.withoutVolumes && a.withoutVolumes {
-			return -1
-		}
-		return 1
+		return cmp.Or(cmp.Compare(a.nodes*a.pods, b.nodes*b.pods), cmp.Compare(without(a), without(b)), cmp.Compare(a.rate, b.rate), cmp.Compare(a.turns, b.turns),
+			cmp.Compare(a.fill, b.fill), cmp.Compare(order(a.tracking), order(b.tracking)))
 	})
 	return all
+}
+
+// without comes first.
+func without(s setting) int {
+	if s.withoutVolumes {
+		return 0
+	}
+	return 1
 }
