@@ -102,6 +102,11 @@ bench-capacity: ## count what 2,000 reporters ask of an API server, and what vol
 bench-sched: ## measure the plugin against the in-tree capacity check, and with 500,000 volumes
 	BENCH_RESULTS=$(CURDIR)/bench/results CGO_ENABLED=0 $(GO) -C $(SCHEDULER) test -trimpath -run '^$$' -bench '^Benchmark(Filter|Ledger)$$' -timeout 30m .
 
+.PHONY: sim
+sim: ## simulate 10,000 pods with other ways of tracking capacity beside ours; minutes
+	@mkdir -p .cache
+	$(GO) run ./test/sim/cmd/sim -nodes 100 -pods 10000 -seeds 5 -json .cache/sim.json
+
 .PHONY: storm
 storm: build-scheduler ## thousands of pods with volumes on a real scheduler; hours, goes on where it was stopped
 	@hack/storm

@@ -12,8 +12,10 @@ const (
 // bind is the binding cycle: VolumeBinding writes selected-node to the claims,
 // one after the other, and looks each second whether they are bound.
 func (s *scheduler) bind(p *pod) {
-	p.sched.deadline = s.cluster.now + bindTimeout
 	p.sched.wrote = make([]int, len(p.claims))
+	for i, c := range p.claims {
+		p.sched.wrote[i] = s.claims[c.id].version
+	}
 	s.writeClaims(p, 0, false)
 }
 
@@ -25,17 +27,44 @@ func (s *scheduler) writeClaims(p *pod, i int, wrote bool) {
 	case i < len(p.claims):
 		c := p.claims[i]
 		s.client.write(func() {
+			if c.api.version != p.sched.wrote[i] { // a conflict
+				s.failBinding(p)
+				return
+			}
 			if c.api.selected == none {
 				s.cluster.changeClaim(c, func(now *claimState) { now.selected = p.sched.node })
+				p.sched.wrote[i] = c.api.version
 			}
-			p.sched.wrote[i] = c.api.version
 			s.writeClaims(p, i+1, true)
 		})
 	case wrote:
-		s.cluster.after(bindPoll, func() { s.poll(p) })
+		p.sched.pollsFrom = s.cluster.now
+		s.pollAt(p, bindTimeout)
+		s.pollSoon(p)
 	default: // nothing to wait for (volume_binding.go, PreBindPreFlight)
 		s.client.write(func() { s.bound(p) })
 	}
+}
+
+// pollSoon lets the next of the binding cycle's looks happen. Looks that would
+// see nothing new are left out.
+func (s *scheduler) pollSoon(p *pod) {
+	q := &p.sched
+	if q.pollsFrom == 0 || q.pollDue > s.cluster.now {
+		return
+	}
+	next := (s.cluster.now-q.pollsFrom)/bindPoll*bindPoll + bindPoll
+	q.pollDue = q.pollsFrom + next
+	s.pollAt(p, next)
+}
+
+func (s *scheduler) pollAt(p *pod, since time.Duration) {
+	from := p.sched.pollsFrom
+	s.cluster.at(from+since, func() {
+		if p.sched.pollsFrom == from {
+			s.poll(p)
+		}
+	})
 }
 
 // poll looks whether the claims are bound.
@@ -57,11 +86,10 @@ func (s *scheduler) poll(p *pod) {
 	}
 	switch {
 	case !wait:
+		p.sched.pollsFrom = 0
 		s.client.write(func() { s.bound(p) })
-	case s.cluster.now >= p.sched.deadline:
+	case s.cluster.now >= p.sched.pollsFrom+bindTimeout:
 		s.failBinding(p)
-	default:
-		s.cluster.after(bindPoll, func() { s.poll(p) })
 	}
 }
 
@@ -86,7 +114,12 @@ func (s *scheduler) podGone(p *pod) {
 func (s *scheduler) failBinding(p *pod) {
 	q := &p.sched
 	node := q.node
-	q.node = none
+	q.node, q.pollsFrom = none, 0
+	for _, c := range p.claims {
+		if c.api.selected == none { // not written, or taken back
+			s.cluster.promise(c, none)
+		}
+	}
 	s.failed(s.tracker.unreserve(p, node))
 	s.podsOn[node]--
 	s.wake(anyOf(byResources))
@@ -103,6 +136,7 @@ func (s *scheduler) sawClaim(c *claim, now claimState) {
 	before := s.claims[c.id]
 	s.claims[c.id] = now
 	s.failed(s.tracker.sawClaim(c, before, now))
+	s.pollSoon(c.pod)
 	s.wake(func(p *pod) bool { return p == c.pod && p.sched.rejected&byBinding != 0 })
 }
 
@@ -114,6 +148,7 @@ func (s *scheduler) sawVolume(c *claim, now volumeState) {
 	before := s.volumes[c.id]
 	s.volumes[c.id] = now
 	s.failed(s.tracker.sawVolume(c, before, now))
+	s.pollSoon(c.pod)
 	if now.exists() {
 		s.wake(anyOf(byBinding))
 	}

@@ -55,6 +55,15 @@ type pod struct {
 	sched podSchedule
 }
 
+// requested is what the pod's claims ask for together, in bytes.
+func requested(p *pod) int64 {
+	var sum int64
+	for _, c := range p.claims {
+		sum += c.bytes
+	}
+	return sum
+}
+
 type claim struct {
 	id         int
 	pod        *pod

@@ -41,18 +41,19 @@ func newExtender(s *scheduler) *extender {
 	return e
 }
 
-// requested is what a webhook has written into the pod once, for all its claims.
-//
-// Source: topolvm internal/hook/mutate_pod.go.
-func requested(p *pod) int64 {
+// fits compares what the pod's claims ask for together. (Topolvm's webhook notes
+// that in the pod once and for all, so a pod whose binding timed out is refused on
+// the node where its volumes are, if that is full. Here only claims without a
+// volume count: what is measured is the missing reservation.)
+func (e *extender) fits(p *pod, node int) bool {
 	var sum int64
 	for _, c := range p.claims {
-		sum += c.bytes
+		if !e.scheduler.claims[c.id].bound {
+			sum += c.bytes
+		}
 	}
-	return sum
+	return sum <= e.seen[node]
 }
-
-func (e *extender) fits(p *pod, node int) bool { return requested(p) <= e.seen[node] }
 
 // score goes from 1 to 10, which the scheduler takes ten times.
 //

@@ -7,7 +7,8 @@ import "time"
 //
 // Sources: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/scheduler/framework/plugins/volumebinding/binder.go
 // (hasEnoughCapacity, capacitySufficient), volume_binding.go (Score,
-// isSchedulableAfterCSIStorageCapacityChange); https://github.com/kubernetes/enhancements/tree/master/keps/sig-storage/1472-storage-capacity-tracking
+// isSchedulableAfterCSIStorageCapacityChange)
+// (KEP-1472).
 type inTree struct {
 	untracked
 	scheduler *scheduler

@@ -96,8 +96,8 @@ func TestRun_OthersFailInAStorm(t *testing.T) {
 }
 
 // A pod whose volumes are made one by one, on a node that has no room for all,
-// can be placed nowhere any more: the limitation that is known of checking each
-// claim alone. On the second node it fits.
+// can be placed nowhere any more, though it would have fitted on the second node.
+// That limitation is known: https://kubernetes.io/blog/2022/05/06/storage-capacity-ga/.
 func TestRun_InTreeLooksAtEachClaimAlone(t *testing.T) {
 	trace := Trace{Options: Options{Nodes: 2, Pods: 1, Patience: 20 * time.Minute, Timing: DefaultTiming(), Platform: DefaultPlatform()},
 		PoolBytes: []int64{3 * gib, 4 * gib}, Pods: []PodSpec{{ClaimBytes: []int64{2 * gib, 2 * gib}, CreateTimes: make([]time.Duration, 2)}}}

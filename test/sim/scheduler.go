@@ -71,10 +71,11 @@ type podSchedule struct {
 	told string
 	// listed: it stands in scheduler.waiting.
 	listed bool
-	// wrote are the claims' versions that the binding cycle has written, and
-	// deadline is when it gives up.
-	wrote    []int
-	deadline time.Duration
+	// wrote are the claims' versions that the binding cycle begins with, or has
+	// written. It looks for their binding each second from pollsFrom on, 0 if it
+	// does not; the next look is at pollDue.
+	wrote              []int
+	pollsFrom, pollDue time.Duration
 }
 
 // Source: pkg/scheduler/backend/queue/scheduling_queue.go.
