@@ -190,7 +190,7 @@ func (c *cluster) step() {
 	case "node":
 		c.uid = fmt.Sprintf("u%d", rapid.IntRange(1, 2).Draw(c.t, "uid"))
 	case "pass":
-		c.pass(time.Duration(rapid.IntRange(1, 120).Draw(c.t, "minutes")) * time.Minute)
+		c.pass(time.Duration(rapid.IntRange(1, 90).Draw(c.t, "minutes")) * time.Minute)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestKeeper_NeverTouchesWhatIsSomebodys(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		for range rapid.IntRange(5, 60).Draw(t, "steps") {
+		for range rapid.IntRange(5, 40).Draw(t, "steps") {
 			c.step()
 			c.check()
 		}
