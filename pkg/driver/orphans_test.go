@@ -12,8 +12,10 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/csi-local/csi-local/pkg/blockdev"
+	"github.com/csi-local/csi-local/pkg/lvm"
 	"github.com/csi-local/csi-local/pkg/lvm/lvmfake"
 	"github.com/csi-local/csi-local/pkg/orphans"
+	"github.com/csi-local/csi-local/pkg/poolconfig"
 )
 
 var orphanSince = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) //nolint:gochecknoglobals // a constant
@@ -248,5 +250,22 @@ func TestOrphanCandidates_LeaveOthersOut(t *testing.T) {
 	failedDeletion(t, p, id)
 	if found, err := p.OrphanCandidates(t.Context()); err != nil || len(found) > 0 {
 		t.Errorf("a volume that is being deleted: %+v, %v", found, err)
+	}
+}
+
+// A slot that an orphan has is none that Kubernetes can give to a volume.
+func TestOrphan_TakesASlot(t *testing.T) {
+	group := func(tags ...string) *lvm.State {
+		own := []string{"csi-local/driver=d", "csi-local/name=v", "csi-local/pool=p", "csi-local/state=new"}
+		return &lvm.State{VolumeGroups: []lvm.VolumeGroup{{
+			Name: "vg", MaxLogicalVolumes: 10, MetadataFreeBytes: -1,
+			LogicalVolumes: []lvm.LogicalVolume{{VolumeGroup: "vg", Name: "v", Tags: append(own, tags...)}},
+		}}}
+	}
+	pools := []poolconfig.Pool{{Name: "p", VolumeGroup: "vg"}}
+	for state, want := range map[*lvm.State]int64{group(): 10, group("csi-local/orphan=2030-01-02T03:04:05Z"): 9} {
+		if got, known := newInventory("d", state).slots(pools); got != want || !known {
+			t.Errorf("%d slots, known %v, want %d", got, known, want)
+		}
 	}
 }

@@ -29,7 +29,7 @@ func (d *Driver) slots() int64 {
 }
 
 // slots counts over the pools' volume groups. Our own volumes, as they come and go,
-// do not change it. known is false if one of the groups cannot be read.
+// do not change it; an orphan takes a slot from them. known is false if one of the groups cannot be read.
 func (inv *inventory) slots(pools []poolconfig.Pool) (total int64, known bool) {
 	counted := map[string]bool{}
 	for _, pool := range pools {
@@ -43,7 +43,7 @@ func (inv *inventory) slots(pools []poolconfig.Pool) (total int64, known bool) {
 		}
 		var own int64
 		for _, lv := range group.LogicalVolumes {
-			if _, ours := inv.find(lv.Ref()); ours {
+			if v, ours := inv.find(lv.Ref()); ours && !v.isOrphan() {
 				own++
 			}
 		}

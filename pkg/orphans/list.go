@@ -78,17 +78,18 @@ func (k *Keeper) Find(ctx context.Context, name string) (Volume, error) {
 	if err != nil {
 		return Volume{}, err
 	}
+	err = fmt.Errorf("%w: no volume of this node has the name %q", ErrNotOrphan, name)
 	for _, v := range volumes {
-		if name != v.Name && name != v.ID {
-			continue
-		}
-		if !v.IsOrphan() {
-			return Volume{}, fmt.Errorf("%w: volume %s is in order: its PersistentVolume %s exists, or it is not yet certain that it is missing",
+		switch {
+		case name != v.Name && name != v.ID:
+		case v.IsOrphan():
+			return v, nil
+		default:
+			err = fmt.Errorf("%w: volume %s is in order: its PersistentVolume %s exists, or it is not yet certain that it is missing",
 				ErrNotOrphan, v.ID, v.Name)
 		}
-		return v, nil
 	}
-	return Volume{}, fmt.Errorf("%w: no volume of this node has the name %q", ErrNotOrphan, name)
+	return Volume{}, err
 }
 
 // Delete deletes the orphan with that CSI name or volume ID, of either kind, with
