@@ -7,8 +7,7 @@ import "time"
 //
 // Sources: https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/scheduler/framework/plugins/volumebinding/binder.go
 // (hasEnoughCapacity, capacitySufficient), volume_binding.go (Score,
-// isSchedulableAfterCSIStorageCapacityChange)
-// (KEP-1472).
+// isSchedulableAfterCSIStorageCapacityChange); KEP-1472.
 type inTree struct {
 	untracked
 	scheduler *scheduler
