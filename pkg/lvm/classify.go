@@ -126,7 +126,8 @@ func classifyByState(f failure) error {
 	}
 	_, taken := f.after.LogicalVolume(f.ch.target)
 	open := lv.Open && f.ch.is(opRemove, opDeactivate)
-	depended := f.ch.is(opRemove) && (isThickOrigin(vg, lv.Name) || hasThinVolumes(vg, lv.Name))
+	depended := f.ch.is(opRemove) && (isThickOrigin(vg, lv.Name) || hasThinVolumes(vg, lv.Name)) ||
+		f.ch.unlessOrigin && isThickOrigin(vg, lv.Name)
 	switch {
 	case f.ch.is(opRename) && taken:
 		return ErrExists

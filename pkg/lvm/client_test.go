@@ -158,6 +158,29 @@ func TestClient_UnreadableReportKeepsTheState(t *testing.T) {
 	}
 }
 
+// A report that cannot be read is no sign that there is nothing: nothing is made
+// or changed on the strength of it (lvmteam/lvm2#137, openebs/lvm-localpv#247).
+func TestClient_UnreadableReportChangesNothing(t *testing.T) {
+	b := newBed(t, nil)
+	b.state(t)
+	b.on("fullreport", reply{ExitCode: 5, Report: json.RawMessage(`[]`)})
+	// Not known from before, so LVM is asked.
+	unknown := Ref{"vgA", "unknown"}
+	for what, err := range map[string]error{
+		"Remove":     b.client.Remove(t.Context(), unknown),
+		"ChangeTags": b.client.ChangeTags(t.Context(), unknown, []string{"x"}, nil),
+	} {
+		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrVolumeGroupMissing) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, line := range b.asked() {
+		if line != "(start)" && !strings.HasPrefix(line, "fullreport") {
+			t.Errorf("run: %s", line)
+		}
+	}
+}
+
 func TestClient_EmptyReportMeansTheGroupIsGone(t *testing.T) {
 	b := newBed(t, nil)
 	b.state(t)

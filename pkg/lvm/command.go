@@ -145,12 +145,15 @@ func validThinPool(req ThinPoolRequest) error {
 // removeCommand removes the volume only if nothing depends on it: -y would
 // remove the snapshots of a thick origin, and the thin volumes of a pool, with it.
 func removeCommand(lv LogicalVolume) Command {
-	selection := guard(lv) + " && lv_role!=thickorigin"
+	selection := guard(lv) + unlessOrigin
 	if lv.SegmentType == SegThinPool {
 		selection += " && thin_count=0" // no other volume has this field
 	}
 	return Command{Name: "lvremove", Args: []string{"-y", "-S", selection, lv.VolumeGroup}}
 }
+
+// unlessOrigin, appended to guard, leaves out a volume of which there is a thick snapshot.
+const unlessOrigin = " && lv_role!=thickorigin"
 
 // guard selects the volume (lvmreport(7), SELECTION), provided that it is still
 // the same one and that LVM sees all disks of the volume group. LVM itself would
@@ -182,13 +185,16 @@ func renameCommand(ref Ref, newName string) Command {
 	return Command{Name: "lvrename", Args: []string{"-y", ref.VolumeGroup, ref.Name, newName}}
 }
 
-func changeTagsCommand(lv LogicalVolume, add, remove []string) Command {
-	args := []string{"-y"}
+func changeTagsCommand(lv LogicalVolume, add, remove []string, butOrigins bool) Command {
+	args, selection := []string{"-y"}, guard(lv)
+	if butOrigins {
+		selection += unlessOrigin
+	}
 	for _, tag := range remove {
 		args = append(args, "--deltag="+tag)
 	}
 	for _, tag := range add {
 		args = append(args, "--addtag="+tag)
 	}
-	return Command{Name: "lvchange", Args: append(args, "-S", guard(lv), lv.VolumeGroup)}
+	return Command{Name: "lvchange", Args: append(args, "-S", selection, lv.VolumeGroup)}
 }

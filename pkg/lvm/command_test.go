@@ -55,8 +55,12 @@ func TestCommands_Golden(t *testing.T) {
 			`lvremove -y -S 'vg_missing_pv_count=0 && lv_name="a" && lv_uuid="U-1" && lv_role!=thickorigin && thin_count=0' vg`,
 		},
 		"tags": {
-			plain(changeTagsCommand(lv, []string{"new=1", "x"}, []string{"old"})),
+			plain(changeTagsCommand(lv, []string{"new=1", "x"}, []string{"old"}, false)),
 			`lvchange -y --deltag=old --addtag=new=1 --addtag=x -S 'vg_missing_pv_count=0 && lv_name="a" && lv_uuid="U-1"' vg`,
+		},
+		"tags, unless there is a snapshot": {
+			plain(changeTagsCommand(lv, []string{"x"}, nil, true)),
+			`lvchange -y --addtag=x -S 'vg_missing_pv_count=0 && lv_name="a" && lv_uuid="U-1" && lv_role!=thickorigin' vg`,
 		},
 		"extend":     {plain(extendCommand(lv.Ref(), 7)), "lvextend -y -l 7 vg/a"},
 		"activate":   {plain(activateCommand(lv.Ref())), "lvchange -y -ay -K vg/a"},

@@ -33,6 +33,8 @@ type change struct {
 	// guarded: the command selects its object (-S), so that it does nothing and
 	// succeeds if a condition does not hold. LVM checks it under its lock.
 	guarded bool
+	// unlessOrigin: a thick snapshot of the volume is such a condition.
+	unlessOrigin bool
 	// settle waits for what the command's success brings; nil if for nothing.
 	settle func(vg VolumeGroup) error
 	// patch is what the command's success does to the state.

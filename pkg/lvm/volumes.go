@@ -53,15 +53,7 @@ func (c *Client) CreateThinPool(ctx context.Context, req ThinPoolRequest) (Logic
 		return LogicalVolume{}, err
 	}
 	// Size of the metadata, spare and device numbers are LVM's choice.
-	state, err := c.Refresh(ctx)
-	if err != nil {
-		return LogicalVolume{}, ch.fail(err)
-	}
-	lv, ok := state.LogicalVolume(req.Ref)
-	if !ok {
-		return lv, &Error{Kind: ErrNotFound, Op: string(ch.op), Object: req.String()}
-	}
-	return lv, nil
+	return c.reported(ctx, ch)
 }
 
 // Remove deactivates and removes a volume. The error matches ErrNotFound if it
@@ -125,6 +117,8 @@ func (c *Client) Extend(ctx context.Context, ref Ref, sizeBytes int64) (LogicalV
 // Activate makes the device node appear and returns the volume with its device
 // number. If the right node is there already, no command is run. The error
 // matches ErrUnavailable if the volume is active and its node does not appear.
+// A thin pool has a node only while it has no volumes, so nobody waits for that;
+// it is returned as LVM reports it afterwards, with how full it is.
 func (c *Client) Activate(ctx context.Context, ref Ref) (LogicalVolume, error) {
 	ch := change{op: opActivate, ref: ref}
 	if err := validRef(ref); err != nil {
@@ -137,6 +131,9 @@ func (c *Client) Activate(ctx context.Context, ref Ref) (LogicalVolume, error) {
 	ch.build = func(*State, VolumeGroup) (Command, error) { return activateCommand(ref), nil }
 	ch.settle = func(vg VolumeGroup) error {
 		lv, _ := vg.LogicalVolume(ref.Name)
+		if lv.SegmentType == SegThinPool {
+			return nil
+		}
 		var err error
 		number, err = c.awaitDevice(ctx, ref, vg.UUID, lv.UUID)
 		return err
@@ -144,11 +141,30 @@ func (c *Client) Activate(ctx context.Context, ref Ref) (LogicalVolume, error) {
 	var lv LogicalVolume
 	ch.patch = func(before *State) *State {
 		lv, _ = before.LogicalVolume(ref)
+		if lv.SegmentType == SegThinPool {
+			return before
+		}
 		lv.Active, lv.Major, lv.Minor = true, number.major, number.minor
 		return withVolume(before, lv)
 	}
 	if err := c.apply(ctx, ch); err != nil {
 		return LogicalVolume{}, err
+	}
+	if lv.SegmentType == SegThinPool {
+		return c.reported(ctx, ch)
+	}
+	return lv, nil
+}
+
+// reported returns the change's volume from a fresh report, for what only LVM knows.
+func (c *Client) reported(ctx context.Context, ch change) (LogicalVolume, error) {
+	state, err := c.Refresh(ctx)
+	if err != nil {
+		return LogicalVolume{}, ch.fail(err)
+	}
+	lv, ok := state.LogicalVolume(ch.ref)
+	if !ok {
+		return lv, &Error{Kind: ErrNotFound, Op: string(ch.op), Object: ch.ref.String()}
 	}
 	return lv, nil
 }
@@ -163,6 +179,9 @@ func (c *Client) activeNow(ref Ref) (LogicalVolume, bool) {
 	lv, ok := vg.LogicalVolume(ref.Name)
 	if !ok || !lv.Active {
 		return LogicalVolume{}, false
+	}
+	if lv.SegmentType == SegThinPool {
+		return lv, true
 	}
 	number, err := c.devices.find(lv.Path, ref, vg.UUID, lv.UUID)
 	lv.Major, lv.Minor = number.major, number.minor
@@ -207,7 +226,18 @@ func (c *Client) Rename(ctx context.Context, ref Ref, newName string) error {
 // ChangeTags adds and removes tags in one command; adding a tag that is there
 // and removing one that is not are no errors. No tag may be in both.
 func (c *Client) ChangeTags(ctx context.Context, ref Ref, add, remove []string) error {
-	ch := change{op: opTags, ref: ref, guarded: true}
+	return c.changeTags(ctx, change{op: opTags, ref: ref, guarded: true}, add, remove)
+}
+
+// ChangeTagsUnlessOrigin is ChangeTags for a volume of which there is no thick
+// snapshot, as LVM finds under its lock. Otherwise nothing is changed, and the
+// error matches ErrInUse.
+func (c *Client) ChangeTagsUnlessOrigin(ctx context.Context, ref Ref, add, remove []string) error {
+	return c.changeTags(ctx, change{op: opTags, ref: ref, guarded: true, unlessOrigin: true}, add, remove)
+}
+
+func (c *Client) changeTags(ctx context.Context, ch change, add, remove []string) error {
+	ref := ch.ref
 	if err := validRef(ref); err != nil {
 		return ch.fail(err)
 	}
@@ -220,15 +250,17 @@ func (c *Client) ChangeTags(ctx context.Context, ref Ref, add, remove []string) 
 	same := sameVolume(ref)
 	ch.build = func(_ *State, vg VolumeGroup) (Command, error) {
 		lv, err := same(vg)
-		return changeTagsCommand(lv, add, remove), err
+		return changeTagsCommand(lv, add, remove, ch.unlessOrigin), err
 	}
 	ch.patch = func(before *State) *State {
 		lv, _ := before.LogicalVolume(ref)
 		return withVolume(before, retagged(lv, add, remove))
 	}
 	ch.done = func(_, after *State, _ bool) bool {
-		lv, ok := after.LogicalVolume(ref)
-		return ok && slices.Equal(lv.Tags, retagged(lv, add, remove).Tags)
+		vg, _ := after.VolumeGroup(ref.VolumeGroup)
+		lv, ok := vg.LogicalVolume(ref.Name)
+		refused := ch.unlessOrigin && isThickOrigin(vg, ref.Name)
+		return ok && !refused && slices.Equal(lv.Tags, retagged(lv, add, remove).Tags)
 	}
 	return c.apply(ctx, ch)
 }

@@ -110,6 +110,10 @@ func (v stepVolumes) ChangeTags(ctx context.Context, ref lvm.Ref, add, remove []
 	return v.s.step("lvchange --addtag", func() error { return v.Client.ChangeTags(ctx, ref, add, remove) })
 }
 
+func (v stepVolumes) ChangeTagsUnlessOrigin(ctx context.Context, ref lvm.Ref, add, remove []string) error {
+	return v.s.step("lvchange --addtag", func() error { return v.Client.ChangeTagsUnlessOrigin(ctx, ref, add, remove) })
+}
+
 type stepDevices struct {
 	driver.Devices
 	s *stepper

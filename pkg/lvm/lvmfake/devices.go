@@ -133,6 +133,12 @@ func (m *Machine) byNode(resolved string) lvm.Ref {
 	return lvm.Ref{}
 }
 
+// VolumeOf names the volume whose device has this number; empty if there is none.
+func (m *Machine) VolumeOf(major, minor int) lvm.Ref {
+	ref, _ := m.byNumber(major, minor)
+	return ref
+}
+
 func (m *Machine) byNumber(major, minor int) (lvm.Ref, *volume) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -38,6 +38,11 @@ func (g *group) unused(v *volume) error {
 	if v.open > 0 {
 		return fmt.Errorf("%w: Logical volume %s/%s in use.", lvm.ErrInUse, g.name, v.name)
 	}
+	return g.noOrigin(v)
+}
+
+// noOrigin tells whether a volume is without thick snapshots.
+func (g *group) noOrigin(v *volume) error {
 	for _, other := range g.volumes {
 		if other.segType == lvm.SegSnapshot && other.origin == v.name {
 			return fmt.Errorf("%w: %s is the origin of %s", lvm.ErrInUse, v.name, other.name)

@@ -110,6 +110,15 @@ func (l *LVM) Rename(ctx context.Context, ref lvm.Ref, newName string) error {
 
 // ChangeTags adds and removes tags in one command.
 func (l *LVM) ChangeTags(ctx context.Context, ref lvm.Ref, add, remove []string) error {
+	return l.changeTags(ctx, ref, add, remove, false)
+}
+
+// ChangeTagsUnlessOrigin is ChangeTags for a volume without thick snapshots.
+func (l *LVM) ChangeTagsUnlessOrigin(ctx context.Context, ref lvm.Ref, add, remove []string) error {
+	return l.changeTags(ctx, ref, add, remove, true)
+}
+
+func (l *LVM) changeTags(ctx context.Context, ref lvm.Ref, add, remove []string, unlessOrigin bool) error {
 	c := Call{Op: OpChangeTags, Ref: ref, Add: add, Remove: remove}
 	if err := lvm.ValidateTags(slices.Concat(add, remove)); err != nil {
 		return l.fail(c, err)
@@ -119,6 +128,9 @@ func (l *LVM) ChangeTags(ctx context.Context, ref lvm.Ref, add, remove []string)
 	}
 	return l.change(ctx, c, func(_ *Machine, g *group) error {
 		v, err := g.writable(ref)
+		if err == nil && unlessOrigin {
+			err = g.noOrigin(v)
+		}
 		if err != nil {
 			return err
 		}

@@ -145,6 +145,9 @@ func inUseOrigin(t *testing.T, b *bed) {
 	lv := b.active(t, b.linear("a", 8*mib))
 	b.machine.Snapshot(t, lv.Ref(), "keep", 8*mib)
 	// The client does not know of the snapshot yet: it must not be removed along.
+	if err := b.client.ChangeTagsUnlessOrigin(t.Context(), lv.Ref(), []string{"y"}, nil); !errors.Is(err, lvm.ErrInUse) {
+		t.Errorf("ChangeTagsUnlessOrigin of an origin: %v", err)
+	}
 	if err := b.client.Remove(t.Context(), lv.Ref()); !errors.Is(err, lvm.ErrInUse) {
 		t.Errorf("Remove of an origin: %v", err)
 	}
@@ -158,6 +161,10 @@ func inUseOrigin(t *testing.T, b *bed) {
 	b.wantKind(t, "Extend", err, lvm.ErrInUse, before)
 	if err := b.client.ChangeTags(t.Context(), lv.Ref(), []string{"x"}, nil); err != nil {
 		t.Errorf("ChangeTags of an origin: %v", err)
+	}
+	// Refused even if there is nothing to change.
+	if err := b.client.ChangeTagsUnlessOrigin(t.Context(), lv.Ref(), []string{"x"}, nil); !errors.Is(err, lvm.ErrInUse) {
+		t.Errorf("ChangeTagsUnlessOrigin of an origin that has the tag: %v", err)
 	}
 	for _, ref := range []lvm.Ref{snapshot.Ref(), lv.Ref()} {
 		if err := b.client.Remove(t.Context(), ref); err != nil {

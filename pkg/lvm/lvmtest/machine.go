@@ -19,6 +19,7 @@ type Client interface {
 	Deactivate(ctx context.Context, ref lvm.Ref) error
 	Rename(ctx context.Context, ref lvm.Ref, newName string) error
 	ChangeTags(ctx context.Context, ref lvm.Ref, add, remove []string) error
+	ChangeTagsUnlessOrigin(ctx context.Context, ref lvm.Ref, add, remove []string) error
 	SetVolumeGroups(groups []lvm.VolumeGroupSelector) error
 	Subscribe() (changes <-chan struct{}, cancel func())
 	Healthy(ctx context.Context) error

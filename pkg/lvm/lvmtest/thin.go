@@ -2,7 +2,9 @@ package lvmtest
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,6 +18,7 @@ func thinCases() []bedCase {
 		{"Volume_CanBePromisedMoreThanThereIs", thinOverprovision},
 		{"Pool_WithVolumesIsInUse", poolInUse},
 		{"Pool_OfAnotherType", notAPool},
+		{"Pool_IsActivatedAtOnce", activatePool},
 		{"Pool_Full", poolFull},
 		{"Pool_Damaged", poolDamaged},
 	}
@@ -96,6 +99,36 @@ func poolInUse(t *testing.T, b *bed) {
 	b.create(t, b.thin("a", "tp", 8*mib))
 	before := b.refreshed(t)
 	b.wantKind(t, "Remove", b.client.Remove(t.Context(), pool.Ref()), lvm.ErrInUse, before)
+}
+
+// After a reboot a pool is inactive. With volumes in it, it has no device node that
+// could be waited for, and nobody else's command may wait for that either.
+func activatePool(t *testing.T, b *bed) {
+	for _, volumes := range []int{0, 1} {
+		pool := b.pool(t, fmt.Sprint("tp", volumes), 20*mib)
+		for range volumes {
+			b.create(t, b.thin("a", pool.Name, 8*mib))
+		}
+		if err := b.client.Deactivate(t.Context(), pool.Ref()); err != nil {
+			t.Fatal(err)
+		}
+		if lv, _ := b.refreshed(t).LogicalVolume(pool.Name); lv.Active || lv.DataPercent != -1 {
+			t.Errorf("%d volumes: after Deactivate: %+v", volumes, lv)
+		}
+		begin := time.Now()
+		lv, err := b.client.Activate(t.Context(), pool.Ref())
+		if took := time.Since(begin); err != nil || took > quick-time.Second { // quick is how long a missing node is waited for
+
+			t.Errorf("%d volumes: Activate took %v: %v", volumes, took, err)
+		}
+		reported, _ := b.refreshed(t).LogicalVolume(pool.Name)
+		if diff := cmp.Diff(reported, lv); diff != "" || !lv.Active || lv.DataPercent != 0 || !(lv.MetadataPercent > 0) {
+			t.Errorf("%d volumes: Activate says %+v; -reported +answered\n%s", volumes, lv, diff)
+		}
+		if _, err := b.client.Activate(t.Context(), pool.Ref()); err != nil {
+			t.Errorf("%d volumes: Activate of an active pool: %v", volumes, err)
+		}
+	}
 }
 
 func notAPool(t *testing.T, b *bed) {

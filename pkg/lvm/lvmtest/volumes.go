@@ -25,6 +25,7 @@ func volumeCases() []bedCase {
 		{"ChangeTags_AddsAndRemoves", changeTags},
 		{"Rename_KeepsTheVolume", rename},
 		{"Remove_GivesEveryExtentBack", remove},
+		{"EachChange_IsQuick", eachIsQuick},
 	}
 }
 
@@ -232,6 +233,10 @@ func changeTags(t *testing.T, b *bed) {
 	} {
 		if err := b.client.ChangeTags(t.Context(), lv.Ref(), step.add, step.remove); err != nil {
 			t.Fatalf("+%v -%v: %v", step.add, step.remove, err)
+		}
+		// It is so already, and there is no snapshot.
+		if err := b.client.ChangeTagsUnlessOrigin(t.Context(), lv.Ref(), step.add, step.remove); err != nil {
+			t.Fatalf("again +%v -%v: %v", step.add, step.remove, err)
 		}
 		known, _ := b.known(t, lv.Ref())
 		reported, _ := b.refreshed(t).LogicalVolume("a")
