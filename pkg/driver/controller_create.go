@@ -66,7 +66,7 @@ func (d *Driver) findOrCreate(ctx context.Context, r createRequest) (volume, err
 // find looks for the volume of an earlier call. Somebody else's volume under
 // our name is left alone, whatever it looks like.
 func (r createRequest) find(inv *inventory) (v volume, found bool, err error) {
-	for _, v := range inv.named(r.csiName, false) {
+	for _, v := range inv.named(r.csiName, r.podUID != "") {
 		return v, true, r.checkExisting(v)
 	}
 	if err, bad := inv.unreadable[r.ref]; bad {

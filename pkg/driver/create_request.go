@@ -177,4 +177,11 @@ func (r createRequest) checkExisting(v volume) error {
 		return existsInOtherSize.errorf(r.csiName, v.ID(), v.SizeBytes, r.requiredBytes, r.limitBytes)
 	}
 	return nil
+	if r.podUID != "" {
+		// An inline volume is its pod's, whatever else has changed since.
+		if v.EphemeralPodUID != r.podUID {
+			return inlineOfOtherPod.errorf(r.csiName, v.EphemeralPodUID, r.podUID)
+		}
+		return checkAlive(v)
+	}
 }

@@ -34,7 +34,7 @@ func (d *Driver) publishInline(ctx context.Context, use volumeUse, target string
 		return err
 	}
 	return d.operations.run(ctx, use.key, "publication", func(waitCtx, runCtx context.Context) error {
-		v, err := d.findOrCreateInline(waitCtx, r)
+		v, err := d.findOrCreate(waitCtx, r)
 		if err != nil {
 			return err
 		}
@@ -75,13 +75,14 @@ func (d *Driver) parseInline(use volumeUse, target string) (createRequest, error
 		return createRequest{}, err
 	}
 	access := access{fsType: capacity.Filesystem(use.fsType)}
+	fsType := filesystemFor(access, parameters.ClassParameters, pool)
 	return createRequest{
 		csiName: use.id, podUID: podUID,
 		ref:           lvm.Ref{VolumeGroup: pool.VolumeGroup, Name: lvName},
 		pool:          pool,
 		shape:         parameters.ShapeIn(pool.Type),
 		access:        access,
-		fsType:        filesystemFor(access, parameters.ClassParameters, pool),
+		fsType:        fsType,
 		wipe:          parameters.WipeIn(pool.Wipe),
 		requiredBytes: parameters.SizeBytes,
 	}, nil
@@ -104,41 +105,6 @@ func (d *Driver) podUIDOf(use volumeUse, target string) (string, error) {
 		return "", inlineWithoutPod.errorf(contextPodUID)
 	}
 	return uid, nil
-}
-
-func (d *Driver) findOrCreateInline(ctx context.Context, r createRequest) (volume, error) {
-	inv, err := d.inventory(ctx)
-	if err != nil {
-		return volume{}, err
-	}
-	if v, found, err := r.findInline(inv); found || err != nil {
-		return v, err
-	}
-	v, err := d.create(ctx, inv, r)
-	if !errors.Is(err, lvm.ErrExists) {
-		return v, err
-	}
-	// The state was behind.
-	if inv, err = d.freshInventory(ctx); err != nil {
-		return volume{}, err
-	}
-	v, found, err := r.findInline(inv)
-	if err == nil && !found {
-		err = nameTakenByOther.errorf(r.ref, r.csiName)
-	}
-	return v, err
-}
-
-func (r createRequest) findInline(inv *inventory) (v volume, found bool, err error) {
-	for _, v := range inv.named(r.csiName, true) {
-		switch {
-		case v.EphemeralPodUID != r.podUID:
-			return volume{}, true, inlineOfOtherPod.errorf(r.csiName, v.EphemeralPodUID, r.podUID)
-		default:
-			return v, true, checkAlive(v)
-		}
-	}
-	return volume{}, false, nil
 }
 
 // mountInline formats the volume if it is new and mounts it at the target.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/csi-local/csi-local/pkg/driver/drivertest"
+	"github.com/csi-local/csi-local/pkg/lvm"
 	"github.com/csi-local/csi-local/pkg/lvm/lvmfake"
 )
 
@@ -166,6 +167,24 @@ func TestInline_HandleOfAnotherPodIsRefused(t *testing.T) {
 	other := newInline(b, "csi-1")
 	other.pod, other.attributes["csi.storage.k8s.io/pod.uid"] = "other", "other"
 	wantCode(t, other.publish(t.Context()), codes.AlreadyExists)
+}
+
+// Somebody else's logical volume under the name that the handle needs is left alone.
+func TestInline_NameTakenByAnotherIsLeftAlone(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		b := drivertest.ForTest(t, drivertest.Options{})
+		other, err := lvmfake.New(lvmfake.Options{Machine: b.Machine, VolumeGroups: []lvm.VolumeGroupSelector{{Name: "vgA"}}})
+		must(t, err)
+		_, err = other.Create(t.Context(), lvm.CreateRequest{Ref: lvm.Ref{VolumeGroup: "vgA", Name: "csi-1"}, SegmentType: lvm.SegLinear, SizeBytes: 8 * mib})
+		must(t, err, other.Close())
+		if known {
+			must(t, b.Restart(t.Context()))
+		}
+		wantCode(t, newInline(b, "csi-1").publish(t.Context()), codes.FailedPrecondition)
+		if got := volumeCount(t.Context(), b); got != 1 {
+			t.Errorf("%d volumes", got)
+		}
+	}
 }
 
 func TestInline_IsNotAPersistentVolume(t *testing.T) {
