@@ -34,7 +34,7 @@ func Footprint(shape Shape, volumeBytes, extentSizeBytes int64) (int64, error) {
 }
 
 func footprintOverflow(shape Shape, volumeBytes int64) error {
-	return &SizeError{Kind: ErrOutOfRange, Problem: fmt.Sprintf("%s volume of %d bytes takes more than a 64-bit number of bytes", shape.Layout, volumeBytes)}
+	return &SizeError{Kind: ErrOutOfRange, Problem: fmt.Sprintf("%s volume of %s takes more than a 64-bit number of bytes", shape.Layout, FormatBytes(volumeBytes))}
 }
 
 // What LVM reserves for RAID metadata: two superblocks (dm-raid's and the write

@@ -1,7 +1,6 @@
 package capacity
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 )
@@ -60,7 +59,7 @@ func (r *parameterReader) size(maxBytes int64) int64 {
 	case maxBytes == 0:
 		r.add(ParamSize, value, "the pool takes no inline volumes", "a pool with maxInlineSize set")
 	case maxBytes > 0 && bytes > maxBytes:
-		r.add(ParamSize, value, "is more than the pool allows for one inline volume", fmt.Sprintf("at most %d bytes", maxBytes))
+		r.add(ParamSize, value, "is more than the pool allows for one inline volume", "at most "+FormatBytes(maxBytes))
 	}
 	return bytes
 }

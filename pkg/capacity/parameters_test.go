@@ -173,7 +173,7 @@ func TestParseInlineParameters(t *testing.T) {
 		"at the bound":     {map[string]string{"pool": "p", "size": "10Gi"}, tenGi, tenGi, ""},
 		"bound not known":  {map[string]string{"pool": "p", "size": "1Ti"}, -1, 1 << 40, ""},
 		"kubelet's keys":   {map[string]string{"pool": "p", "size": "1Gi", "csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.uid": "u"}, tenGi, 1 << 30, ""},
-		"above the bound":  {map[string]string{"pool": "p", "size": "10737418241"}, tenGi, 0, `"size" = "10737418241": is more than the pool allows for one inline volume; want at most 10737418240 bytes`},
+		"above the bound":  {map[string]string{"pool": "p", "size": "10737418241"}, tenGi, 0, `"size" = "10737418241": is more than the pool allows for one inline volume; want at most 10 GiB (10737418240 bytes)`},
 		"no inline":        {map[string]string{"pool": "p", "size": "1Gi"}, 0, 0, `the pool takes no inline volumes`},
 		"no size":          {map[string]string{"pool": "p"}, tenGi, 0, `"size": is missing`},
 		"no pool":          {map[string]string{"size": "1Gi"}, tenGi, 0, `"pool": is missing`},

@@ -17,6 +17,29 @@ const (
 	exponentCharacters = "eE"
 )
 
+// FormatBytes writes a number of bytes for people and for programs: in the largest
+// unit of which there is one, cut after one decimal, and exactly, as in
+// "1.5 GiB (1610612736 bytes)".
+func FormatBytes(bytes int64) string {
+	const step = 1 << 10
+	unit, name := int64(1), ""
+	for _, larger := range []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"} {
+		if bytes/step < unit {
+			break
+		}
+		unit, name = unit*step, larger
+	}
+	if name == "" {
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+	// Cut, not rounded: what is said to fit must fit.
+	whole, tenths := bytes/unit, bytes%unit/(unit/step)*10/step
+	if tenths == 0 {
+		return fmt.Sprintf("%d %s (%d bytes)", whole, name, bytes)
+	}
+	return fmt.Sprintf("%d.%d %s (%d bytes)", whole, tenths, name, bytes)
+}
+
 // ParseBytes reads a quantity as Kubernetes writes it ("10Gi", "1500M", "1e9",
 // "1073741824") as a number of bytes from 0 to the largest int64. Fractions of a
 // byte are rounded up, as Kubernetes does.

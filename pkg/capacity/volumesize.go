@@ -74,12 +74,12 @@ func MinimumVolumeSize(shape Shape, fs Filesystem, extentSizeBytes int64) (int64
 }
 
 func outOfRange(fs Filesystem, required, limit, unit, most int64) error {
-	problem := fmt.Sprintf("required %d bytes, limit %d: sizes are multiples of %d bytes", required, limit, unit)
+	problem := fmt.Sprintf("required %s, limit %s: sizes are multiples of %s", FormatBytes(required), FormatBytes(limit), FormatBytes(unit))
 	if limit == 0 {
-		problem = fmt.Sprintf("required %d bytes: a volume has at most %d", required, most)
+		problem = fmt.Sprintf("required %s: a volume has at most %s", FormatBytes(required), FormatBytes(most))
 	}
 	if least := fs.MinimumBytes(); least > 0 && limit > 0 && least > most {
-		problem += fmt.Sprintf(", and %s needs at least %d", fs, least)
+		problem += fmt.Sprintf(", and %s needs at least %s", fs, FormatBytes(least))
 	}
 	return &SizeError{Kind: ErrOutOfRange, Problem: problem}
 }
@@ -89,7 +89,7 @@ func checkBounds(required, limit int64) error {
 	case required < 0 || limit < 0:
 		return &SizeError{Kind: ErrInvalid, Problem: fmt.Sprintf("required %d bytes, limit %d: negative", required, limit)}
 	case limit > 0 && required > limit:
-		return &SizeError{Kind: ErrInvalid, Problem: fmt.Sprintf("required %d bytes are more than the limit of %d", required, limit)}
+		return &SizeError{Kind: ErrInvalid, Problem: fmt.Sprintf("required %s are more than the limit of %s", FormatBytes(required), FormatBytes(limit))}
 	}
 	return nil
 }
@@ -101,14 +101,14 @@ func (s Shape) unit(extentSizeBytes int64) (int64, error) {
 	}
 	if s.StripeSizeBytes > extentSizeBytes {
 		// LVM would silently take a smaller stripe.
-		return 0, &SizeError{Kind: ErrInvalid, Problem: fmt.Sprintf("stripe size %d bytes is more than the pool's extent size of %d", s.StripeSizeBytes, extentSizeBytes)}
+		return 0, &SizeError{Kind: ErrInvalid, Problem: fmt.Sprintf("stripe size %s is more than the pool's extent size of %s", FormatBytes(s.StripeSizeBytes), FormatBytes(extentSizeBytes))}
 	}
 	if s.Layout != LayoutStriped {
 		return extentSizeBytes, nil
 	}
 	unit, ok := multiply(extentSizeBytes, s.copiesOrStripes())
 	if !ok {
-		return 0, &SizeError{Kind: ErrOutOfRange, Problem: fmt.Sprintf("%d stripes of extents of %d bytes", s.Stripes, extentSizeBytes)}
+		return 0, &SizeError{Kind: ErrOutOfRange, Problem: fmt.Sprintf("%d stripes of extents of %s", s.Stripes, FormatBytes(extentSizeBytes))}
 	}
 	return unit, nil
 }

@@ -112,11 +112,11 @@ func TestVolumeSize_ErrorsHaveTheNumbers(t *testing.T) {
 		required, limit int64
 		want            string
 	}{
-		{FilesystemNone, 5 * mib, 7 * mib, "size out of range: required 5242880 bytes, limit 7340032: sizes are multiples of 4194304 bytes"},
-		{FilesystemXFS, 1, 8 * mib, "size out of range: required 1 bytes, limit 8388608: sizes are multiples of 4194304 bytes, and xfs needs at least 314572800"},
-		{FilesystemNone, 8, 7, "invalid size: required 8 bytes are more than the limit of 7"},
+		{FilesystemNone, 5 * mib, 7 * mib, "size out of range: required 5 MiB (5242880 bytes), limit 7 MiB (7340032 bytes): sizes are multiples of 4 MiB (4194304 bytes)"},
+		{FilesystemXFS, 1, 8 * mib, "size out of range: required 1 bytes, limit 8 MiB (8388608 bytes): sizes are multiples of 4 MiB (4194304 bytes), and xfs needs at least 300 MiB (314572800 bytes)"},
+		{FilesystemNone, 8, 7, "invalid size: required 8 bytes are more than the limit of 7 bytes"},
 		{FilesystemNone, -1, 7, "invalid size: required -1 bytes, limit 7: negative"},
-		{FilesystemNone, math.MaxInt64, 0, "size out of range: required 9223372036854775807 bytes: a volume has at most 18014398505287680"},
+		{FilesystemNone, math.MaxInt64, 0, "size out of range: required 7.9 EiB (9223372036854775807 bytes): a volume has at most 15.9 PiB (18014398505287680 bytes)"},
 	} {
 		_, err := VolumeSize(Shape{}, c.fs, c.required, c.limit, 4*mib)
 		if err == nil || err.Error() != c.want {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/pkg/lvm"
 	"github.com/csi-local/csi-local/pkg/poolconfig"
 )
@@ -59,7 +60,7 @@ func (d *Driver) admitNow(ctx context.Context, pool poolconfig.Pool, ref lvm.Ref
 	}
 	available := max(usage.available()-a.pending(inv, pool.Name), 0)
 	if want.poolBytes > available {
-		return nil, poolFull.errorf(pool.Name, d.nodeName, available, want.poolBytes)
+		return nil, poolFull.errorf(pool.Name, d.nodeName, capacity.FormatBytes(available), capacity.FormatBytes(want.poolBytes))
 	}
 	a.held[ref] = want
 	return func() {

@@ -146,7 +146,7 @@ var (
 	}
 	largerThanLimit = complaint{
 		kind:   errOutOfRange,
-		format: "volume %s has %d bytes, more than the limit of %d; volumes are never made smaller",
+		format: "volume %s has %s, more than the limit of %s; volumes are never made smaller",
 		when:   "NodeExpandVolume with limit_bytes below the volume's size",
 	}
 	expandOfOrigin = complaint{
@@ -156,7 +156,7 @@ var (
 	}
 	expandTooLarge = complaint{
 		kind:   errOutOfRange,
-		format: "volume %s of %d bytes cannot be expanded to %d: pool %s has %d bytes left; at most %d would fit",
+		format: "volume %s of %s cannot be expanded to %s: pool %s has %s left; at most %s would fit",
 		when:   "NodeExpandVolume beyond what the pool has left",
 	}
 )

@@ -9,7 +9,7 @@ var (
 	}
 	poolFull = complaint{
 		kind:   errExhausted,
-		format: "pool %q on node %q has %d bytes available, the volume takes %d; delete volumes, add disks, or ask for less",
+		format: "pool %q on node %q has %s available, the volume takes %s; delete volumes, add disks, or ask for less",
 		when:   "the pool's reserve, overprovision ratio, watermarks or free extents do not allow the volume",
 	}
 	volumeGroupNameTooLong = complaint{

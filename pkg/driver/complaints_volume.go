@@ -34,7 +34,7 @@ var (
 	}
 	existsInOtherSize = complaint{
 		kind:   errConflict,
-		format: "a volume named %q exists as %s with %d bytes, and at least %d and at most %d (0: no limit) were asked for; use another name",
+		format: "a volume named %q exists as %s with %s, and at least %s and at most %s (0: no limit) were asked for; use another name",
 		when:   "CreateVolume again with the same name and another size",
 	}
 	nameTakenByOther = complaint{

@@ -174,7 +174,8 @@ func (r createRequest) checkExisting(v volume) error {
 	case v.ClassHash != r.classHash():
 		return existsOtherwise.errorf(r.csiName, v.ID())
 	case v.SizeBytes < r.requiredBytes || r.limitBytes > 0 && v.SizeBytes > r.limitBytes:
-		return existsInOtherSize.errorf(r.csiName, v.ID(), v.SizeBytes, r.requiredBytes, r.limitBytes)
+		return existsInOtherSize.errorf(r.csiName, v.ID(), capacity.FormatBytes(v.SizeBytes),
+			capacity.FormatBytes(r.requiredBytes), capacity.FormatBytes(r.limitBytes))
 	}
 	return nil
 	if r.podUID != "" {

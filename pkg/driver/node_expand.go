@@ -131,7 +131,7 @@ func (d *Driver) extend(ctx context.Context, v volume, e expansion) (volume, err
 		return volume{}, fmt.Errorf("volume %s: %w", v.ID(), lvm.ErrVolumeGroupMissing)
 	}
 	if e.limitBytes > 0 && v.SizeBytes > e.limitBytes {
-		return volume{}, largerThanLimit.errorf(v.ID(), v.SizeBytes, e.limitBytes)
+		return volume{}, largerThanLimit.errorf(v.ID(), capacity.FormatBytes(v.SizeBytes), capacity.FormatBytes(e.limitBytes))
 	}
 	required := e.requiredBytes
 	if required >= 0 {
@@ -221,7 +221,8 @@ func (d *Driver) withRoom(ctx context.Context, v volume, sizeBytes int64, err er
 		return err
 	}
 	most := v.SizeBytes + usage.maximumVolumeSize(v.shape())
-	tooLarge := expandTooLarge.errorf(v.ID(), v.SizeBytes, sizeBytes, pool.Name, usage.available(), most)
+	tooLarge := expandTooLarge.errorf(v.ID(), capacity.FormatBytes(v.SizeBytes), capacity.FormatBytes(sizeBytes), pool.Name,
+		capacity.FormatBytes(usage.available()), capacity.FormatBytes(most))
 	if errors.Is(err, errExhausted) {
 		return tooLarge
 	}

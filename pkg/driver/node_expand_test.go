@@ -154,7 +154,7 @@ func TestExpand_BeyondThePoolIsOutOfRangeWithNumbers(t *testing.T) {
 	must(t, v.stage(t.Context()))
 	_, err := v.expand(t.Context(), 10<<40, v.staging)
 	wantCode(t, err, codes.OutOfRange)
-	for _, number := range []string{"3221225472 bytes left", "at most 4294967296 would fit"} {
+	for _, number := range []string{"3 GiB (3221225472 bytes) left", "at most 4 GiB (4294967296 bytes) would fit"} {
 		if !strings.Contains(status.Convert(err).Message(), number) {
 			t.Errorf("%q does not say %q", status.Convert(err).Message(), number)
 		}
