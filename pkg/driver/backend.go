@@ -31,6 +31,9 @@ type Volumes interface {
 	// ChangeTags adds and removes tags in one command; adding a tag that is
 	// there and removing one that is not are no errors.
 	ChangeTags(ctx context.Context, ref lvm.Ref, add, remove []string) error
+	// ChangeTagsUnlessOrigin is ChangeTags for a volume of which there is no
+	// thick snapshot; else nothing is changed, and the error matches lvm.ErrInUse.
+	ChangeTagsUnlessOrigin(ctx context.Context, ref lvm.Ref, add, remove []string) error
 	// Healthy tells whether LVM answers. It asks LVM only if the last answer is
 	// old or was bad, and then waits as long as ctx allows.
 	Healthy(ctx context.Context) error

@@ -25,7 +25,9 @@ func (d *Driver) doChores(ctx context.Context) {
 	ticker := time.NewTicker(choreInterval)
 	defer ticker.Stop()
 	for {
-		d.doChoresOnce(ctx)
+		if err := guard(ctx, func() error { return d.doChoresOnce(ctx) }); err != nil {
+			klog.FromContext(ctx).V(2).Info("Chores are not looked for yet", "reason", err.Error())
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -36,19 +38,18 @@ func (d *Driver) doChores(ctx context.Context) {
 
 // doChoresOnce begins all that there is to do, and waits for none of it: a
 // device that hangs must not keep the others.
-func (d *Driver) doChoresOnce(ctx context.Context) {
+func (d *Driver) doChoresOnce(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	inv, err := d.inventory(ctx)
 	if err != nil {
-		logger.V(2).Info("LVM has not answered yet", "reason", err.Error())
-		return
+		return err
 	}
 	for ref, err := range inv.unreadable {
 		logger.Error(err, "Volume is left alone", "logicalVolume", ref.String())
 	}
 	begin := func(ref lvm.Ref, what string, chore func(context.Context) error) {
 		go func() {
-			err := chore(ctx)
+			err := guard(ctx, func() error { return chore(ctx) })
 			if err != nil && !errors.Is(err, errBusy) && !errors.Is(err, errStopping) {
 				logger.Error(err, "Chore failed and will be tried again", "chore", what, "logicalVolume", ref.String())
 			}
@@ -64,6 +65,7 @@ func (d *Driver) doChoresOnce(ctx context.Context) {
 			begin(v.Ref(), "deletion", func(ctx context.Context) error { return d.finishDeletion(ctx, v.Ref()) })
 		}
 	}
+	return nil
 }
 
 // finishDeletion takes up one deletion, if nobody else is at it.
@@ -98,15 +100,8 @@ func (d *Driver) activatePool(ctx context.Context, inv *inventory, pool poolconf
 	if !inactive {
 		return nil
 	}
-	_, err := d.volumes.Activate(ctx, ref)
-	if err == nil {
-		return nil
+	if _, err := d.volumes.Activate(ctx, ref); err != nil {
+		return fmt.Errorf("pool %s on node %s: %w", pool.Name, d.nodeName, err)
 	}
-	// A thin pool with volumes has no device node that could be waited for.
-	if inv, again := d.freshInventory(ctx); again == nil {
-		if _, inactive := inv.inactiveThinPool(pool); !inactive {
-			return nil
-		}
-	}
-	return fmt.Errorf("pool %s on node %s: %w", pool.Name, d.nodeName, err)
+	return nil
 }

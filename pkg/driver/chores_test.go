@@ -2,13 +2,13 @@ package driver
 
 import (
 	"context"
-	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
-
-	"google.golang.org/grpc/codes"
 
 	"github.com/csi-local/csi-local/pkg/lvm"
 	"github.com/csi-local/csi-local/pkg/lvm/lvmfake"
+	"github.com/csi-local/csi-local/pkg/poolconfig"
 )
 
 var testThinPool = lvm.Ref{VolumeGroup: "vg-b", Name: "tp0"} //nolint:gochecknoglobals // a constant
@@ -46,31 +46,26 @@ func TestChores_ActivateThinPools(t *testing.T) {
 	awaitState(t, p.lvm, poolIsActive)
 }
 
-// A thin pool with volumes has no device node, so LVM's wait for one fails
-// although the pool is active.
-func TestActivatePool_WithoutDeviceNode(t *testing.T) {
-	for _, tt := range []struct {
-		phase lvmfake.Phase
-		want  codes.Code
-	}{
-		{lvmfake.After, codes.OK},
-		{lvmfake.Before, codes.Unavailable},
-	} {
-		t.Run(string(tt.phase), func(t *testing.T) {
-			w := newWorld(t, worldOptions{})
-			if err := w.machine.Reboot(); err != nil {
-				t.Fatal(err)
-			}
-			client := w.client(t)
-			client.SetHook(func(_ context.Context, c lvmfake.Call) error {
-				if c.Op == lvmfake.OpActivate && c.Phase == tt.phase {
-					return fmt.Errorf("no node: %w", lvm.ErrUnavailable)
-				}
-				return nil
-			})
-			p := w.startWith(t, client)
-			_, err := p.controller.CreateVolume(t.Context(), createReq("v", "thin", 8*mib))
-			wantCode(t, "CreateVolume", err, tt.want)
-		})
+// A bug that a chore meets must not end the process: harvester/harvester#11105.
+func TestChores_PanicIsTheirOwn(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	client := w.client(t)
+	_, err := client.Create(t.Context(), lvm.CreateRequest{
+		Ref: lvm.Ref{VolumeGroup: "vg-a", Name: "csi-abc"}, SegmentType: lvm.SegLinear, SizeBytes: 8 * mib,
+		Tags: []string{"csi-local/driver=" + testDriver, "csi-local/name=csi-abc", "csi-local/pool=thick", "csi-local/state=new", "csi-local/pod=uid"},
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	d := w.driver(t, client)
+	d.kubeletDir = t.TempDir()
+	if err := os.Mkdir(filepath.Join(d.kubeletDir, "pods"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d.pools = func() []poolconfig.Pool { panic("bug") }
+	d.mounter = nil // the sweep meets it when it looks for mounts of the volume
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // once
+	d.doChores(ctx)
+	d.sweepInline(ctx)
 }

@@ -7,6 +7,11 @@ var (
 		format: "pool %q is not configured on node %q; %s",
 		when:   "a class names a pool that this node's pools file does not have; another node may have it, so the claim moves on",
 	}
+	toolsMissing = complaint{
+		kind:   errElsewhere,
+		format: "file system %s cannot be used on node %q: %s not found in PATH; use an image that has it, or another file system",
+		when:   "the image of csi-local (or the node, where it runs without one) lacks a program that the file system needs",
+	}
 	poolFull = complaint{
 		kind:   errExhausted,
 		format: "pool %q on node %q has %s available, the volume takes %s; delete volumes, add disks, or ask for less",

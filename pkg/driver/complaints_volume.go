@@ -17,6 +17,11 @@ var (
 		format: "volume %s is in use: %d openers of its device %s; unmount it, or end the processes that have it open (fuser -vm)",
 		when:   "DeleteVolume while the device is mounted or open on the node",
 	}
+	deletionOfOrigin = complaint{
+		kind:   errPrecondition,
+		format: "volume %s has a snapshot, %s, which would be lost with it; delete the snapshot first",
+		when:   "DeleteVolume of a thick volume with a snapshot",
+	}
 	nameIsDeleting = complaint{
 		kind:   errBusy,
 		format: "a volume named %q is being deleted; try again when it is gone",

@@ -31,7 +31,9 @@ func (s *controllerServer) GetCapacity(ctx context.Context, req *csi.GetCapacity
 		if class.Pool != "" && class.Pool != pool.Name || class.Validate(pool.Type, pool.Wipe) != nil {
 			continue
 		}
-		addCapacity(out, inv, pool, class, a)
+		if s.checkTools(filesystemFor(a, class, pool)) == nil {
+			addCapacity(out, inv, pool, class, a)
+		}
 	}
 	return out, nil
 }

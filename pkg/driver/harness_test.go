@@ -113,7 +113,12 @@ func (w *world) setPool(name string, change func(*poolconfig.Pool)) {
 }
 
 // noMounter stands in where nothing is mounted.
-type noMounter struct{ Mounter }
+type noMounter struct {
+	Mounter
+	missing map[string][]string // programs, by file system
+}
+
+func (m noMounter) MissingTools(fsType string) []string { return m.missing[fsType] }
 
 // process is a driver that serves on a socket, and a connection to it.
 type process struct {

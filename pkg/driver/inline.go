@@ -85,7 +85,7 @@ func (d *Driver) parseInline(use volumeUse, target string) (createRequest, error
 		fsType:        fsType,
 		wipe:          parameters.WipeIn(pool.Wipe),
 		requiredBytes: parameters.SizeBytes,
-	}, nil
+	}, d.checkTools(fsType)
 }
 
 // podUIDOf returns the pod that the volume lives with: as kubelet says, or as

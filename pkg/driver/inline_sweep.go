@@ -22,7 +22,7 @@ func (d *Driver) sweepInline(ctx context.Context) {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
 	for {
-		if err := d.sweepOnce(ctx); err != nil {
+		if err := guard(ctx, func() error { return d.sweepOnce(ctx) }); err != nil {
 			klog.FromContext(ctx).V(2).Info("Inline volumes without a pod are not looked for yet", "reason", err.Error())
 		}
 		select {

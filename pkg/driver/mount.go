@@ -17,6 +17,9 @@ type Mounter interface {
 	// Mounts returns the mount table, in the order of the kernel: of several
 	// mounts on one path the last is the one that is seen.
 	Mounts() ([]Mount, error)
+	// MissingTools names the programs that file systems of this type need and that
+	// are not installed; nil if all are.
+	MissingTools(fsType string) []string
 	// Probe names what is on the device: a file system ("ext4"), another
 	// signature ("LVM2_member", "crypto_LUKS", a partition table), or "" for none.
 	// Like blkid(8), it says "" for a path that does not exist too, so the

@@ -32,6 +32,29 @@ func NewMounter() Mounter { return &mounter{exec: utilexec.New(), sysDir: "/sys"
 // Mounts reads /proc/self/mountinfo.
 func (m *mounter) Mounts() ([]Mount, error) { return readMountTable(m.sysDir) }
 
+// MissingTools looks for the programs in PATH.
+func (m *mounter) MissingTools(fsType string) []string {
+	var missing []string
+	for _, program := range toolsOf(fsType) {
+		if _, err := m.exec.LookPath(program); err != nil {
+			missing = append(missing, program)
+		}
+	}
+	return missing
+}
+
+// toolsOf are all programs that the methods below run for a file system.
+func toolsOf(fsType string) []string {
+	switch fsType {
+	case "ext4":
+		return []string{"blkid", "mkfs.ext4", "mount", "e2fsck", "resize2fs"}
+	case "xfs":
+		return []string{"blkid", "mkfs.xfs", "mount", "xfs_growfs"}
+	default:
+		return []string{"blkid", "mkfs.btrfs", "mount", "btrfs"}
+	}
+}
+
 // Probe runs blkid.
 func (m *mounter) Probe(ctx context.Context, device string) (string, error) {
 	found, err := (&mountutils.SafeFormatAndMount{Exec: m.exec}).GetDiskFormat(device)

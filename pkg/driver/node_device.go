@@ -11,6 +11,8 @@ import (
 const deviceWait, devicePoll = 5 * time.Second, 20 * time.Millisecond
 
 // device is a volume's device, checked: path is a block device with that number.
+// It is the node itself and no link, so that everything that is done with the
+// device is done with the same one, even if a link is turned meanwhile.
 type device struct {
 	path   string
 	number DeviceNumber
@@ -70,16 +72,25 @@ func (d *Driver) awaitDevice(ctx context.Context, v volume, number DeviceNumber)
 	}
 }
 
-// findDevice returns a path at which the device is: LVM's own link, or device
+// findDevice returns the device's node: where LVM's own link leads, or device
 // mapper's name in case the link is gone.
 func (d *Driver) findDevice(v volume, number DeviceNumber) (string, error) {
-	err := d.devices.Check(v.Path, number.Major, number.Minor)
+	node, err := d.checkNode(v.Path, number)
 	if err == nil {
-		return v.Path, nil
+		return node, nil
 	}
 	mapped := filepath.Join(filepath.Dir(filepath.Dir(v.Path)), "mapper", mapperName(v.VolumeGroup, v.Name))
-	if d.devices.Check(mapped, number.Major, number.Minor) == nil {
-		return mapped, nil
+	if node, err := d.checkNode(mapped, number); err == nil {
+		return node, nil
 	}
 	return "", err
+}
+
+// checkNode returns the node to which path leads, if it has that number.
+func (d *Driver) checkNode(path string, number DeviceNumber) (string, error) {
+	node, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", err
+	}
+	return node, d.devices.Check(node, number.Major, number.Minor)
 }

@@ -144,10 +144,8 @@ func (d *Driver) extend(ctx context.Context, v volume, e expansion) (volume, err
 	if size <= v.SizeBytes {
 		return v, nil
 	}
-	for _, lv := range group.LogicalVolumes {
-		if lv.SegmentType == lvm.SegSnapshot && lv.Origin == v.Name {
-			return volume{}, expandOfOrigin.errorf(v.ID(), lv.Name)
-		}
+	if snapshot, has := snapshotOf(group, v.Name); has {
+		return volume{}, expandOfOrigin.errorf(v.ID(), snapshot)
 	}
 	if err := d.knowFill(ctx, inv, v); err != nil {
 		return volume{}, err

@@ -95,7 +95,7 @@ func (d *Driver) healthOf(ctx context.Context, inv *inventory, v volume) ([]*csi
 	if err != nil {
 		return nil, err
 	}
-	entries = append(entries, d.filesystemHealth(ctx, table.of(numberOf(v)))...)
+	entries = append(entries, d.filesystemHealth(ctx, v, table.of(numberOf(v)))...)
 	// A volume and its thin pool can have the same trouble; the specification
 	// wants each (status, reason) once.
 	seen := map[string]bool{}
@@ -107,7 +107,7 @@ func (d *Driver) healthOf(ctx context.Context, inv *inventory, v volume) ([]*csi
 }
 
 // filesystemHealth looks at one of the volume's mounts; all show the same file system.
-func (d *Driver) filesystemHealth(ctx context.Context, mounts []Mount) []*csi.VolumeHealth_VolumeHealthEntry {
+func (d *Driver) filesystemHealth(ctx context.Context, v volume, mounts []Mount) []*csi.VolumeHealth_VolumeHealthEntry {
 	i := slices.IndexFunc(mounts, func(m Mount) bool { return !m.Block })
 	if i < 0 {
 		return nil
@@ -119,8 +119,9 @@ func (d *Driver) filesystemHealth(ctx context.Context, mounts []Mount) []*csi.Vo
 	// That the file system does not answer is an answer, and must come in time.
 	ctx, cancel := context.WithTimeout(ctx, healthWait)
 	defer cancel()
-	usage, err := d.usages.statfs(ctx, d.mounter, mounts[i].Path)
+	usage, err := d.usageAt(ctx, v, mounts[i])
 	switch {
+	case errors.Is(err, errNotFound): // unmounted meanwhile
 	case err != nil:
 		found = append(found, inaccessible(reasonNotResponding, err.Error()))
 	case usage.Errors > 0:

@@ -31,7 +31,7 @@ func (s *nodeServer) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVol
 			{Unit: csi.VolumeUsage_BYTES, Total: v.SizeBytes},
 		}}, nil
 	}
-	usage, err := s.usages.statfs(ctx, s.mounter, m.Path)
+	usage, err := s.usageAt(ctx, v, m)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +71,21 @@ func (d *Driver) findForStats(v volume, path string) (Mount, error) {
 		}
 	}
 	return Mount{}, nothingAtPath.errorf(v.ID(), path)
+}
+
+// usageAt reads how full the file system at a mount is. It looks at the mount
+// table again after that: if the volume was unmounted in between, the numbers
+// are those of the host's disk.
+func (d *Driver) usageAt(ctx context.Context, v volume, m Mount) (FilesystemUsage, error) {
+	usage, err := d.usages.statfs(ctx, d.mounter, m.Path)
+	table, tableErr := d.mountTable()
+	if tableErr != nil {
+		return FilesystemUsage{}, tableErr
+	}
+	if now, mounted := table.at(m.Path); !mounted || now.Device != m.Device {
+		return FilesystemUsage{}, nothingAtPath.errorf(v.ID(), m.Path)
+	}
+	return usage, err
 }
 
 func (u FilesystemUsage) toCSI() []*csi.VolumeUsage {

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
+
+	"github.com/csi-local/csi-local/pkg/capacity"
 )
 
 // ParseEndpoint returns the path of a socket given as unix:///absolute/path or
@@ -90,6 +92,7 @@ func (d *Driver) Serve(ctx context.Context, listener net.Listener) error {
 	csi.RegisterControllerServer(server, &controllerServer{Driver: d})
 	csi.RegisterNodeServer(server, newNodeServer(d))
 
+	d.reportMissingTools(logger)
 	background, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var chores sync.WaitGroup
@@ -110,4 +113,14 @@ func (d *Driver) Serve(ctx context.Context, listener net.Listener) error {
 	chores.Wait()
 	server.GracefulStop()
 	return err
+}
+
+// reportMissingTools says at the start, and not only to the first pod, which file
+// systems cannot be used here.
+func (d *Driver) reportMissingTools(logger klog.Logger) {
+	for _, fs := range capacity.Filesystems() {
+		if err := d.checkTools(fs); err != nil {
+			logger.Error(err, "Volumes with this file system are refused", "fsType", fs)
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/csi-local/csi-local/pkg/blockdev"
 	"github.com/csi-local/csi-local/pkg/capacity"
+	"github.com/csi-local/csi-local/pkg/lvm"
 )
 
 // remove makes a volume's bytes unreadable, as its wipe policy says, and then
@@ -27,20 +28,18 @@ func (d *Driver) remove(waitCtx, runCtx context.Context, v volume) error {
 		}
 		return d.volumes.Remove(waitCtx, v.Ref())
 	}
-	v, err := d.openable(waitCtx, v)
+	v, dev, err := d.openable(waitCtx, v)
 	if err != nil {
 		return err
 	}
 	if err := d.checkClosed(v); err != nil {
 		return err
 	}
-	if v.State != stateDeleting {
-		if err := d.setState(waitCtx, v, stateDeleting); err != nil {
-			return err
-		}
+	if err := d.condemn(waitCtx, v); err != nil {
+		return err
 	}
 	// From here on the volume is never handed out again.
-	if err := d.wipe(runCtx, v); err != nil {
+	if err := d.wipe(runCtx, v, dev); err != nil {
 		return err
 	}
 	return d.volumes.Remove(runCtx, v.Ref())
@@ -76,16 +75,17 @@ func (d *Driver) wipePolicy(v volume) capacity.WipePolicy {
 // volume's; if it is, no process is started. The state may be behind: a volume
 // that was deactivated and activated by hand has another number, and the old
 // one may be another's.
-func (d *Driver) openable(ctx context.Context, v volume) (volume, error) {
+func (d *Driver) openable(ctx context.Context, v volume) (volume, device, error) {
 	lv, err := d.activate(ctx, v)
 	if err != nil {
-		return volume{}, err
+		return volume{}, device{}, err
 	}
 	v.LogicalVolume = lv
-	if err := d.devices.Check(v.Path, v.Major, v.Minor); err != nil {
-		return volume{}, fmt.Errorf("%w: device of %s: %w", errNotReady, v.Ref(), err)
+	path, err := d.findDevice(v, numberOf(v))
+	if err != nil {
+		return volume{}, device{}, fmt.Errorf("%w: device of %s: %w", errNotReady, v.Ref(), err)
 	}
-	return v, nil
+	return v, device{path: path, number: numberOf(v)}, nil
 }
 
 // checkClosed refuses a volume whose device is open: mounted on this node,
@@ -103,20 +103,54 @@ func (d *Driver) checkClosed(v volume) error {
 	return nil
 }
 
-// wipe makes every byte of the device read as zero. It ends early when the
-// driver stops; the next start takes it up again.
-func (d *Driver) wipe(ctx context.Context, v volume) error {
+// condemn sets the state tag to deleting, unless there is a thick snapshot of the
+// volume. LVM would refuse to remove its origin, but only after the wipe, which
+// copies every block into the snapshot until that is full and lost. Snapshots are
+// made by hand, so it is LVM that looks, also where a deletion is taken up again.
+func (d *Driver) condemn(ctx context.Context, v volume) error {
+	var remove []string
+	if v.State != stateDeleting {
+		remove = []string{encodeTag(tagState, string(v.State))}
+	}
+	err := d.volumes.ChangeTagsUnlessOrigin(ctx, v.Ref(), []string{encodeTag(tagState, string(stateDeleting))}, remove)
+	if !errors.Is(err, lvm.ErrInUse) {
+		return err
+	}
+	inv, invErr := d.inventory(ctx)
+	if invErr != nil {
+		return err
+	}
+	group, _ := inv.state.VolumeGroup(v.VolumeGroup)
+	if snapshot, has := snapshotOf(group, v.Name); has {
+		return deletionOfOrigin.errorf(v.ID(), snapshot)
+	}
+	return err
+}
+
+// snapshotOf returns the name of a thick snapshot of the volume, if it has one.
+func snapshotOf(group lvm.VolumeGroup, name string) (snapshot string, has bool) {
+	for _, lv := range group.LogicalVolumes {
+		if lv.SegmentType == lvm.SegSnapshot && lv.Origin == name {
+			return lv.Name, true
+		}
+	}
+	return "", false
+}
+
+// wipe makes every byte of the device read as zero, when it is its turn. It ends
+// early when the driver stops; the next start takes it up again.
+func (d *Driver) wipe(ctx context.Context, v volume, dev device) error {
 	ctx, cancel := d.operations.untilStop(ctx)
 	defer cancel()
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("Wiping volume", "logicalVolume", v.Ref().String(), "sizeBytes", v.SizeBytes, "policy", d.wipePolicy(v))
 	discard := d.wipePolicy(v) == capacity.WipeDiscard
 	start := time.Now()
-	err := d.devices.Zero(ctx, v.Path, discard, func(doneBytes int64) {
+	err := d.devices.Zero(ctx, dev.path, discard, func(doneBytes int64) {
 		reportProgress(ctx, fmt.Sprintf("%d %% wiped", percent(doneBytes, v.SizeBytes)))
 	})
 	if err != nil && context.Cause(ctx) == errStopping { //nolint:errorlint // the cause is the sentinel itself
-		return fmt.Errorf("%w: the wipe of %s goes on after the next start", errStopping, v.Ref())
+		return wipeStopped(v)
 	}
 	if err != nil {
 		return fmt.Errorf("wipe of %s: %w", v.Ref(), err)
@@ -125,16 +159,14 @@ func (d *Driver) wipe(ctx context.Context, v volume) error {
 	return nil
 }
 
+func wipeStopped(v volume) error {
+	return fmt.Errorf("%w: the wipe of %s goes on after the next start", errStopping, v.Ref())
+}
+
 // percent is 100 × part / whole, at most 100, for whole > 0.
 func percent(part, whole int64) int64 {
 	if whole <= 0 {
 		return 0
 	}
 	return int64(min(float64(part)/float64(whole)*100, 100))
-}
-
-// setState changes the volume's state tag in one command.
-func (d *Driver) setState(ctx context.Context, v volume, state volumeState) error {
-	return d.volumes.ChangeTags(ctx, v.Ref(),
-		[]string{encodeTag(tagState, string(state))}, []string{encodeTag(tagState, string(v.State))})
 }

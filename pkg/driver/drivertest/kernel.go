@@ -139,7 +139,7 @@ func (k *Kernel) nodeAt(path string) (node, error) {
 	return node{
 		path:   resolved,
 		number: driver.DeviceNumber{Major: lvmfake.Major, Minor: number},
-		ref:    lvm.Ref{VolumeGroup: filepath.Base(filepath.Dir(path)), Name: filepath.Base(path)},
+		ref:    k.machine.VolumeOf(lvmfake.Major, number),
 	}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -113,6 +114,9 @@ func (m *Mounter) Mounts() ([]driver.Mount, error) {
 	}
 	return m.kernel.Mounts(), nil
 }
+
+// MissingTools: all are there.
+func (m *Mounter) MissingTools(string) []string { return nil }
 
 // Probe looks for the signatures of file systems, LUKS and LVM.
 func (m *Mounter) Probe(_ context.Context, device string) (found string, err error) {
@@ -239,12 +243,18 @@ func (m *Mounter) Grow(_ context.Context, device, mountPoint, fsType string) err
 	})
 }
 
-// Statfs gives the size in the superblock, with 1 MiB used.
+// hostDiskBytes is the size of the file system that kubelet's folders are on.
+const hostDiskBytes = 1 << 50
+
+// Statfs gives the size in the superblock, with 1 MiB used. A path that is no
+// mount point is on the host's disk.
 func (m *Mounter) Statfs(path string) (usage driver.FilesystemUsage, err error) {
 	err = m.between(OpStatfs, path, func() error {
 		at, ok := m.kernel.at(path)
 		if !ok {
-			return fmt.Errorf("%s is on the host's disk", path)
+			usage = driver.FilesystemUsage{TotalBytes: hostDiskBytes, UsedBytes: hostDiskBytes, Errors: 1}
+			_, err := os.Lstat(path)
+			return err
 		}
 		n, err := m.kernel.nodeAt(at.Source)
 		if err != nil {
