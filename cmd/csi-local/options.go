@@ -26,6 +26,7 @@ type nodeOptions struct {
 	register           bool
 	metricsAddress     string
 	maxVolumes         int64
+	maxWipes           int
 	lvmPath            string
 	lvmRunDir          string
 	lvmLockDir         string
@@ -60,6 +61,8 @@ func (o *nodeOptions) addFlags(fs *flag.FlagSet) {
 		"host:port on which /metrics is served over HTTP; not served if empty")
 	fs.Int64Var(&o.maxVolumes, "max-volumes", 256,
 		"how many volumes of this driver the node can use in total, at least 1; fewer where LVM takes fewer")
+	fs.IntVar(&o.maxWipes, "max-concurrent-wipes", 2,
+		"how many deleted volumes of one volume group are wiped at once, at least 1; others wait for their turn")
 	fs.StringVar(&o.lvmPath, "lvm-path", "lvm", "the lvm executable")
 	fs.StringVar(&o.lvmRunDir, "lvm-run-dir", defaultLVMRunDir,
 		"folder for the private LVM configuration; one for each csi-local process of a machine")
@@ -112,6 +115,9 @@ func (o *nodeOptions) validate() error {
 	}
 	if o.maxVolumes < 1 || o.maxVolumes > maxVolumesLimit {
 		add("max-volumes", "%d must be from 1 to %d (0 would mean unlimited to Kubernetes)", o.maxVolumes, maxVolumesLimit)
+	}
+	if o.maxWipes < 1 {
+		add("max-concurrent-wipes", "%d must be at least 1; to wipe nothing is a pool's policy, wipe: unsafe-none", o.maxWipes)
 	}
 	if o.lvmRefreshInterval < time.Second {
 		add("lvm-refresh-interval", "%v must be at least 1s", o.lvmRefreshInterval)

@@ -88,6 +88,7 @@ func TestNodeOptions_EachProblemIsNamed(t *testing.T) {
 		{[]string{"--metrics-address=:9808"}, nil},
 		{[]string{"--max-volumes=0"}, []string{"--max-volumes", "unlimited"}},
 		{[]string{"--max-volumes=3000000000"}, []string{"--max-volumes"}},
+		{[]string{"--max-concurrent-wipes=0"}, []string{"--max-concurrent-wipes", "at least 1"}},
 		{[]string{"--lvm-refresh-interval=10ms"}, []string{"--lvm-refresh-interval", "1s"}},
 		{[]string{"--publish-step-percent=0"}, []string{"--publish-", "StepPercent"}},
 		{[]string{"--publish-interval=1ms"}, []string{"--publish-", "Interval"}},

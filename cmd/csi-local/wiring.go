@@ -76,7 +76,8 @@ func newNode(opts *nodeOptions, version string) (*node, error) {
 		ExtraPaths: opts.extraPathList(),
 		MaxVolumes: opts.maxVolumes,
 
-		OnCapacityFailure: n.capacityFailed,
+		MaxConcurrentWipes: opts.maxWipes,
+		OnCapacityFailure:  n.capacityFailed,
 	})
 	if err != nil {
 		return nil, errors.Join(err, n.lvm.Close())

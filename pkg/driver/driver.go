@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -35,6 +36,9 @@ type Options struct {
 	// MaxVolumes is the number of volumes that the node can use in total, at
 	// least 1 (0 would mean unlimited to Kubernetes).
 	MaxVolumes int64
+	// MaxConcurrentWipes is how many volumes of one volume group are wiped at
+	// once; 2 if 0. Others wait for their turn.
+	MaxConcurrentWipes int
 	// OnCapacityFailure, if not nil, is called when a call failed for want of
 	// space, from any goroutine. It must not block.
 	OnCapacityFailure func()
@@ -62,6 +66,7 @@ type Driver struct {
 
 	operations    *operations
 	admissions    *admissions
+	wipes         *wipeTurns
 	lastInventory atomic.Pointer[inventory]
 	usages        flights
 }
@@ -92,6 +97,7 @@ func New(opts Options) (*Driver, error) {
 
 		operations: newOperations(),
 		admissions: newAdmissions(),
+		wipes:      newWipeTurns(cmp.Or(opts.MaxConcurrentWipes, defaultConcurrentWipes)),
 	}
 	metrics.watchPools(d)
 	return d, nil
@@ -113,6 +119,7 @@ func (o Options) validate() error {
 	require(o.Pools != nil, "Pools is nil")
 	require(o.KubeletDir != "", "KubeletDir is empty")
 	require(o.MaxVolumes >= 1, "MaxVolumes is below 1")
+	require(o.MaxConcurrentWipes >= 0, "MaxConcurrentWipes is negative")
 	return errors.Join(problems...)
 }
 

@@ -142,11 +142,17 @@ func snapshotOf(group lvm.VolumeGroup, name string) (snapshot string, has bool) 
 func (d *Driver) wipe(ctx context.Context, v volume, dev device) error {
 	ctx, cancel := d.operations.untilStop(ctx)
 	defer cancel()
+	release, err := d.wipes.take(ctx, v.VolumeGroup)
+	if err != nil {
+		return wipeStopped(v)
+	}
+	defer release()
+	reportProgress(ctx, "0 % wiped")
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("Wiping volume", "logicalVolume", v.Ref().String(), "sizeBytes", v.SizeBytes, "policy", d.wipePolicy(v))
 	discard := d.wipePolicy(v) == capacity.WipeDiscard
 	start := time.Now()
-	err := d.devices.Zero(ctx, dev.path, discard, func(doneBytes int64) {
+	err = d.devices.Zero(ctx, dev.path, discard, func(doneBytes int64) {
 		reportProgress(ctx, fmt.Sprintf("%d %% wiped", percent(doneBytes, v.SizeBytes)))
 	})
 	if err != nil && context.Cause(ctx) == errStopping { //nolint:errorlint // the cause is the sentinel itself
