@@ -3,9 +3,7 @@ package capacity
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,47 +12,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/csi-local/csi-local/pkg/internal/doctest"
 )
 
 const classesDoc = "../../docs/storageclasses.md"
 
-func readDoc(t *testing.T, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
-
-// rows returns the table under a heading, by the name in its first column.
-func rows(t *testing.T, doc, heading string) map[string][]string {
-	t.Helper()
-	_, section, found := strings.Cut(doc, "\n"+heading+"\n")
-	if !found {
-		t.Fatalf("no heading %q", heading)
-	}
-	section, _, _ = strings.Cut(section, "\n#")
-	out := map[string][]string{}
-	for line := range strings.Lines(section) {
-		if strings.HasPrefix(line, "| `") {
-			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-			for i := range cells {
-				cells[i] = strings.TrimSpace(cells[i])
-			}
-			out[strings.Trim(cells[0], "`")] = cells[1:]
-		}
-	}
-	return out
-}
-
 func TestDocs_EveryParameterAndNoOther(t *testing.T) {
-	doc := readDoc(t, classesDoc)
-	class := rows(t, doc, "## Parameters")
+	doc := doctest.Read(t, classesDoc)
+	class := doctest.Rows(t, doc, "## Parameters")
 	if diff := cmp.Diff(ClassParameterKeys(), slices.Sorted(maps.Keys(class))); diff != "" {
 		t.Error(diff)
 	}
-	inline := rows(t, doc, "## Inline volumes")
+	inline := doctest.Rows(t, doc, "## Inline volumes")
 	all := append(slices.Collect(maps.Keys(class)), slices.Collect(maps.Keys(inline))...)
 	slices.Sort(all)
 	if diff := cmp.Diff(InlineParameterKeys(), slices.DeleteFunc(all, func(k string) bool { return k == ParamMkfsOptions })); diff != "" {
@@ -67,20 +37,20 @@ func TestDocs_EveryParameterAndNoOther(t *testing.T) {
 	for _, l := range ClassLayouts() {
 		layouts = append(layouts, string(l))
 	}
-	if diff := cmp.Diff(slices.Sorted(slices.Values(layouts)), slices.Sorted(maps.Keys(rows(t, doc, "### Layouts")))); diff != "" {
+	if diff := cmp.Diff(slices.Sorted(slices.Values(layouts)), slices.Sorted(maps.Keys(doctest.Rows(t, doc, "### Layouts")))); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestDocs_NumbersAreThoseOfTheCode(t *testing.T) {
-	doc := readDoc(t, classesDoc)
-	sizes := rows(t, doc, "### Sizes")
+	doc := doctest.Read(t, classesDoc)
+	sizes := doctest.Rows(t, doc, "### Sizes")
 	for _, fs := range Filesystems() {
 		if want := fmt.Sprintf("%d MiB", fs.MinimumBytes()>>20); len(sizes) != len(Filesystems()) || sizes[string(fs)][0] != want {
 			t.Errorf("%s: got %v, want %s", fs, sizes[string(fs)], want)
 		}
 	}
-	class := rows(t, doc, "## Parameters")
+	class := doctest.Rows(t, doc, "## Parameters")
 	for key, want := range map[string]string{
 		ParamStripes: fmt.Sprintf("2 to %d", MaxStripes),
 		ParamMirrors: fmt.Sprintf("2 to %d", MaxCopies),
@@ -97,16 +67,15 @@ func TestDocs_NumbersAreThoseOfTheCode(t *testing.T) {
 }
 
 func TestDocs_ExamplesParse(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(readDoc(t, classesDoc), -1)
 	classes, pods := 0, 0
-	for _, block := range blocks {
-		if strings.Contains(block[1], "kind: StorageClass") {
+	for _, example := range doctest.YAML(doctest.Read(t, classesDoc)) {
+		if strings.Contains(example, "kind: StorageClass") {
 			classes++
-			checkClass(t, []byte(block[1]))
+			checkClass(t, []byte(example))
 			continue
 		}
 		pods++
-		checkPod(t, []byte(block[1]))
+		checkPod(t, []byte(example))
 	}
 	if classes < 2 || pods < 1 {
 		t.Errorf("%d classes, %d pods", classes, pods)
@@ -115,7 +84,7 @@ func TestDocs_ExamplesParse(t *testing.T) {
 
 func TestExampleStorageClasses(t *testing.T) {
 	for name, pool := range map[string]string{"ssd": "pool-ssd", "hdd": "pool-hdd"} {
-		data := readDoc(t, filepath.Join("../../deploy/examples", "storageclass-"+name+".yaml"))
+		data := doctest.Read(t, filepath.Join("../../deploy/examples", "storageclass-"+name+".yaml"))
 		class, parameters := checkClass(t, []byte(data))
 		if class.Name != "local-dynamic-"+name || parameters.Pool != pool {
 			t.Errorf("class %s has pool %s", class.Name, parameters.Pool)

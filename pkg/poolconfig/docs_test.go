@@ -2,8 +2,6 @@ package poolconfig
 
 import (
 	"fmt"
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,43 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csi-local/csi-local/pkg/capacity"
+	"github.com/csi-local/csi-local/pkg/internal/doctest"
 )
 
 const poolsDoc = "../../docs/pools.md"
 
-func readDoc(t *testing.T, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
-
-// rows returns the table under a heading, by the name in its first column.
-func rows(t *testing.T, doc, heading string) map[string][]string {
-	t.Helper()
-	_, section, found := strings.Cut(doc, "\n"+heading+"\n")
-	if !found {
-		t.Fatalf("no heading %q", heading)
-	}
-	section, _, _ = strings.Cut(section, "\n#")
-	out := map[string][]string{}
-	for line := range strings.Lines(section) {
-		if strings.HasPrefix(line, "| `") {
-			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-			for i := range cells {
-				cells[i] = strings.TrimSpace(cells[i])
-			}
-			out[strings.Trim(cells[0], "`")] = cells[1:]
-		}
-	}
-	return out
-}
-
 func TestDocs_EveryFieldAndNoOther(t *testing.T) {
-	doc := readDoc(t, poolsDoc)
-	fields := rows(t, doc, "## Fields of a pool")
+	doc := doctest.Read(t, poolsDoc)
+	fields := doctest.Rows(t, doc, "## Fields of a pool")
 	var got []string
 	for name := range fields {
 		got = append(got, name)
@@ -58,11 +27,11 @@ func TestDocs_EveryFieldAndNoOther(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	top := rows(t, doc, "## Fields of the file")
+	top := doctest.Rows(t, doc, "## Fields of the file")
 	if len(top) != 2 || top[fieldPools] == nil || top[fieldNodes] == nil {
 		t.Errorf("fields of the file: %v", top)
 	}
-	policies := rows(t, doc, "### Wipe policies")
+	policies := doctest.Rows(t, doc, "### Wipe policies")
 	for _, w := range capacity.WipePolicies() {
 		if policies[string(w)] == nil || len(policies) != len(capacity.WipePolicies()) {
 			t.Errorf("wipe policy %s: %v", w, policies)
@@ -76,7 +45,7 @@ func TestDocs_EveryFieldAndNoOther(t *testing.T) {
 }
 
 func TestDocs_DefaultsAndBounds(t *testing.T) {
-	fields := rows(t, readDoc(t, poolsDoc), "## Fields of a pool")
+	fields := doctest.Rows(t, doctest.Read(t, poolsDoc), "## Fields of a pool")
 	const columnDefault, columnAllowed = 1, 2
 	for name, want := range map[string]string{
 		fieldOverprovision:     fmt.Sprint(DefaultOverprovisionRatio),
@@ -105,17 +74,8 @@ func TestDocs_DefaultsAndBounds(t *testing.T) {
 	}
 }
 
-// yamlBlocks returns the YAML examples of a document.
-func yamlBlocks(doc string) []string {
-	var out []string
-	for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(doc, -1) {
-		out = append(out, m[1])
-	}
-	return out
-}
-
 func TestDocs_ExamplesParse(t *testing.T) {
-	blocks := yamlBlocks(readDoc(t, poolsDoc))
+	blocks := doctest.YAML(doctest.Read(t, poolsDoc))
 	if len(blocks) < 2 {
 		t.Fatalf("%d examples", len(blocks))
 	}

@@ -1,0 +1,52 @@
+// Package doctest reads the documentation for tests that hold it to the code.
+package doctest
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Read returns a file as text.
+func Read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// Rows returns the table under a heading of a Markdown text: the other cells of
+// each row, by the name that stands in its first one, in backquotes. Without that
+// heading the test ends.
+func Rows(t *testing.T, doc, heading string) map[string][]string {
+	t.Helper()
+	_, section, found := strings.Cut(doc, "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("no heading %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n#")
+	rows := map[string][]string{}
+	for line := range strings.Lines(section) {
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		rows[strings.Trim(cells[0], "`")] = cells[1:]
+	}
+	return rows
+}
+
+// YAML returns the examples of a Markdown text that are marked as YAML.
+func YAML(doc string) []string {
+	var examples []string
+	for _, match := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(doc, -1) {
+		examples = append(examples, match[1])
+	}
+	return examples
+}
