@@ -18,7 +18,8 @@ import (
 type simulation struct {
 	*world
 	t *rapid.T
-	// goneSince is when the API server last lost a node, by host.
+	// goneSince is when the news came that a node is gone, by host. A node that
+	// comes and goes before the first news arrives was never back for the controller.
 	goneSince map[string]time.Time
 	hosts     []string
 	serial    int
@@ -139,8 +140,8 @@ func (s *simulation) name(prefix string) string {
 func (s *simulation) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"node goes or comes": func(*rapid.T) { s.toggleNode(s.anyHost()) },
-		"bound volume": func(*rapid.T) { s.addBound(s.anyHost()) },
-		"claim with a node": func(*rapid.T) { s.addClaim(withNode(makeClaim(s.name("c")), s.anyHost())) },
+		"bound volume":       func(*rapid.T) { s.addBound(s.anyHost()) },
+		"claim with a node":  func(*rapid.T) { s.addClaim(withNode(makeClaim(s.name("c")), s.anyHost())) },
 		"user deletes a claim": func(t *rapid.T) {
 			if claim, some := pick(t, s.claims); some {
 				s.changeClaim(claimKey(claim.Namespace, claim.Name), func(c *v1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} })
@@ -161,6 +162,15 @@ func (s *simulation) actions() map[string]func(*rapid.T) {
 		},
 		"all events arrive": func(*rapid.T) { s.deliver() },
 		"the queues are worked off": func(*rapid.T) {
+			s.look(s.queuedVolumes, s.c.reconcileVolume)
+			s.look(s.queuedClaims, s.c.reconcileClaim)
+		},
+		"a lost node is back, and the queues are worked off before the news comes": func(*rapid.T) {
+			host := s.anyHost()
+			if s.nodes[host] != nil {
+				return
+			}
+			s.toggleNode(host)
 			s.look(s.queuedVolumes, s.c.reconcileVolume)
 			s.look(s.queuedClaims, s.c.reconcileClaim)
 		},
@@ -187,12 +197,22 @@ func (s *simulation) addBound(host string) {
 
 func (s *simulation) toggleNode(host string) {
 	if s.nodes[host] == nil {
-		delete(s.goneSince, host)
 		s.addNode(host, `{"pool-ssd":"1"}`, nil)
+		s.withNews(func() { delete(s.goneSince, host) })
 		return
 	}
-	s.goneSince[host] = s.clock.Now()
 	s.removeNode(host)
+	s.withNews(func() { s.goneSince[host] = s.clock.Now() })
+}
+
+// withNews does something when the last news of a node arrives.
+func (s *simulation) withNews(do func()) {
+	news := s.lagging["nodes"]
+	last := news[len(news)-1]
+	news[len(news)-1] = func() {
+		last()
+		do()
+	}
 }
 
 // manage does what the controller manager does: it lets go of claims, releases
