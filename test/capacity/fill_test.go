@@ -183,9 +183,9 @@ func (p pool) commands(random *rand.Rand, devices []string) []string {
 func fragments(random *rand.Rand, group string, devices []string) (commands []string) {
 	var removals []string
 	for i, device := range devices {
-		for j := range 6 {
+		for j := range 4 {
 			name := fmt.Sprintf("gap-%d-%d", i, j)
-			commands = append(commands, fmt.Sprintf("lvcreate -y -an -Zn -Wn -l %d -n %s %s %s", 1+random.IntN(5), name, group, device))
+			commands = append(commands, fmt.Sprintf("lvcreate -y -an -Zn -Wn -l %d -n %s %s %s", 1+random.IntN(7), name, group, device))
 			if j%2 == random.IntN(2) {
 				removals = append(removals, fmt.Sprintf("lvremove -y %s/%s", group, name))
 			}
@@ -205,31 +205,27 @@ type filling struct {
 
 // fill makes some volumes of random sizes, and then the largest that fits, until none does.
 func (f *filling) fill(random *rand.Rand) {
-	for range 2 {
-		if most := f.largestMiB(); most > 3 {
-			f.make(1+random.Int64N(most/3), codes.OK)
-		}
+	most := f.largestMiB(ask(f.t))
+	for range 3 {
+		f.make(1+random.Int64N(most/5), codes.OK)
 	}
-	for rounds := 0; ; rounds++ {
-		most := f.largestMiB()
+	for range 10 {
+		s := ask(f.t)
+		most := f.largestMiB(s)
 		f.awaitAnswer(most)
 		f.make(most+1, codes.ResourceExhausted)
 		if most == 0 {
-			break
-		}
-		if rounds == 10 {
-			f.t.Fatalf("the largest volume that fits was made %d times, and there is room for %d MiB more", rounds, most)
+			f.checkLeft(s)
+			return
 		}
 		f.make(most, codes.OK)
 	}
-	f.checkLeft()
+	f.t.Fatal("the largest volume that fits was made ten times, and there is room still")
 }
 
 // largestMiB is the size of the largest volume that there is room for, by the figure that
 // was published, what the volumes have of it, and where the free extents are.
-func (f *filling) largestMiB() int64 {
-	f.t.Helper()
-	s := ask(f.t)
+func (f *filling) largestMiB(s said) int64 {
 	left := (f.published - f.used(s)) / mib
 	if f.needs <= 1 { // linear and thin
 		return left
@@ -280,9 +276,9 @@ func (f *filling) awaitAnswer(wantMiB int64) {
 	}
 }
 
-// checkLeft states what of the published figure no volume of the layout could use.
-func (f *filling) checkLeft() {
-	s := ask(f.t)
+// checkLeft states what of the published figure no volume of the layout could use: s is
+// what LVM says when none fits any more.
+func (f *filling) checkLeft(s said) {
 	left := f.published - f.used(s)
 	if f.needs <= 1 {
 		if left >= mib {
