@@ -48,6 +48,15 @@ image: ## build the container image with docker or buildah (IMAGE=name, ARCH=arm
 	@$(MAKE) --no-print-directory build-all ARCHES="$${ARCH:-$$($(GO) env GOARCH)}"
 	@hack/image
 
+.PHONY: image-scheduler
+image-scheduler: ## build the scheduler's container image (IMAGE=name, ARCH=arm64)
+	@GOOS=linux GOARCH=$${ARCH:-$$($(GO) env GOARCH)} $(MAKE) --no-print-directory build-scheduler SCHEDULER_BIN=bin/$${ARCH:-$$($(GO) env GOARCH)}/csi-local-scheduler
+	@hack/image csi-local-scheduler
+
+.PHONY: chart
+chart: ## render the chart into deploy/manifests and deploy/policy
+	@hack/chart
+
 ##  Test
 
 .PHONY: test

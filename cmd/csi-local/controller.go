@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -79,6 +80,7 @@ type controllerProcess struct {
 	client   controller.Client
 	registry *prometheus.Registry
 	metrics  *controller.Metrics
+	version  string
 	// leading and synced are for /readyz; watchdog for /healthz.
 	leading, synced atomic.Bool
 	watchdog        *leaderelection.HealthzAdaptor
@@ -89,7 +91,7 @@ func newControllerProcess(opts *controllerOptions, version string) (*controllerP
 	if err != nil {
 		return nil, err
 	}
-	c := &controllerProcess{opts: opts, registry: prometheus.NewRegistry(), watchdog: leaderelection.NewLeaderHealthzAdaptor(opts.election.leaseDuration)}
+	c := &controllerProcess{opts: opts, version: version, registry: prometheus.NewRegistry(), watchdog: leaderelection.NewLeaderHealthzAdaptor(opts.election.leaseDuration)}
 	c.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	c.metrics = controller.NewMetrics(c.registry)
 	c.client.DriverName = opts.driverName
@@ -102,18 +104,21 @@ func newControllerProcess(opts *controllerOptions, version string) (*controllerP
 	return c, nil
 }
 
-// run serves and works until ctx ends or one of the two fails.
+// run serves and works until ctx ends or one part fails.
 func (c *controllerProcess) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	served := make(chan error, 1)
-	go func() {
-		defer cancel()
-		served <- c.serve(ctx)
-	}()
-	err := c.elect(ctx)
-	cancel()
-	return errors.Join(err, <-served)
+	parts := []func(context.Context) error{c.elect, c.serve, c.serveCSI}
+	errs := make([]error, len(parts))
+	var running sync.WaitGroup
+	for i, part := range parts {
+		running.Go(func() {
+			defer cancel()
+			errs[i] = part(ctx)
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
 }
 
 // elect works when this process leads.

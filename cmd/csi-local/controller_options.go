@@ -14,6 +14,7 @@ import (
 
 	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/pkg/controller"
+	"github.com/csi-local/csi-local/pkg/driver"
 )
 
 // controllerOptions are the flags of csi-local controller.
@@ -21,6 +22,7 @@ type controllerOptions struct {
 	driverName     string
 	kubeconfig     string
 	metricsAddress string
+	csiEndpoint    string
 	settings       controller.Settings
 	election       electionOptions
 }
@@ -44,6 +46,8 @@ func (o *controllerOptions) addFlags(fs *flag.FlagSet) {
 		"file that says how to reach the API server; that of the pod's service account if empty")
 	fs.StringVar(&o.metricsAddress, "metrics-address", "",
 		"host:port on which /metrics, /healthz and /readyz are served over HTTP; not served if empty")
+	fs.StringVar(&o.csiEndpoint, "csi-endpoint", "",
+		"socket, as unix:///absolute/path, on which csi-resizer beside it learns that expansion is the nodes' work; not served if empty")
 	fs.DurationVar(&s.LostNodeDelay, "lost-node-delay", s.LostNodeDelay,
 		"how long there must have been no Node object before anything is changed; a new leader counts anew")
 	fs.IntVar(&s.MaxLostNodesPercent, "max-lost-nodes-percent", s.MaxLostNodesPercent,
@@ -71,6 +75,9 @@ func (o *controllerOptions) validate() error {
 	}
 	if _, _, err := net.SplitHostPort(o.metricsAddress); o.metricsAddress != "" && err != nil {
 		add("metrics-address", "%q must be host:port or :port", o.metricsAddress)
+	}
+	if _, err := driver.ParseEndpoint(o.csiEndpoint); o.csiEndpoint != "" && err != nil {
+		add("csi-endpoint", "%w", err)
 	}
 	if o.election.elect && o.election.namespace == "" {
 		add("leader-elect-namespace", "give the namespace of the Lease, or set POD_NAMESPACE, or give --leader-elect=false")

@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/klog/v2"
+
+	"github.com/csi-local/csi-local/pkg/driver"
 )
 
 // serve answers /metrics, /healthz and /readyz until ctx ends.
@@ -35,6 +37,19 @@ func (c *controllerProcess) serve(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// serveCSI answers csi-resizer until ctx ends.
+func (c *controllerProcess) serveCSI(ctx context.Context) error {
+	if c.opts.csiEndpoint == "" {
+		<-ctx.Done()
+		return nil
+	}
+	listener, err := driver.Listen(ctx, c.opts.csiEndpoint)
+	if err != nil {
+		return fmt.Errorf("--csi-endpoint: %w", err)
+	}
+	return driver.ServeCentral(ctx, listener, c.opts.driverName, c.version)
 }
 
 func (c *controllerProcess) handler() http.Handler {

@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -31,6 +34,7 @@ func TestControllerOptions_EachProblemIsNamed(t *testing.T) {
 		{nil, []string{"--leader-elect-namespace", "POD_NAMESPACE"}},
 		{[]string{"--leader-elect=false", "--driver-name=Bad_Name"}, []string{"--driver-name"}},
 		{[]string{"--leader-elect=false", "--metrics-address=9808"}, []string{"--metrics-address"}},
+		{[]string{"--leader-elect=false", "--csi-endpoint=csi.sock"}, []string{"--csi-endpoint", "unix:///"}},
 		{[]string{"--leader-elect=false", "--lost-node-delay=0s"}, []string{"--lost-node-delay"}},
 		{[]string{"--leader-elect=false", "--max-lost-nodes-percent=101"}, []string{"--max-lost-nodes-percent", "1 to 100"}},
 		{[]string{"--leader-elect=false", "--event-interval=1ms"}, []string{"--event-interval"}},
@@ -137,7 +141,8 @@ func TestController_WithoutAPIServer(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer server.Close()
-	c := controllerFor(t, server, "--metrics-address=127.0.0.1:0")
+	endpoint := "unix://" + filepath.Join(t.TempDir(), "csi.sock")
+	c := controllerFor(t, server, "--metrics-address=127.0.0.1:0", "--csi-endpoint="+endpoint)
 	if code := statusOf(c, "/readyz"); code != http.StatusOK {
 		t.Errorf("a process that waits to lead is not ready: %d", code)
 	}
@@ -151,6 +156,17 @@ func TestController_WithoutAPIServer(t *testing.T) {
 		if code := statusOf(c, path); code != want {
 			t.Errorf("%s: %d, want %d", path, code, want)
 		}
+	}
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := csi.NewIdentityClient(conn).GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
+	if err != nil || info.GetName() != "kubernetes.io.csi.local" || info.GetVendorVersion() != "v1.2.3" {
+		t.Errorf("csi-resizer is answered %v, %v", info, err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
 	}
 	cancel()
 	select {

@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 )
 
 // checkFence tries what the controller's account may not do. What it may do, the
@@ -33,10 +34,15 @@ func (b *bed) checkFence(*process) {
 		}
 		return ""
 	})
+	b.checkResizer(account, volume, "fenced")
 	for name, tt := range map[string]struct {
 		err    error
 		reason string
 	}{
+		"capacity lowered":           {patchVolume(volume, `{"spec":{"capacity":{"storage":"1Mi"}}}`), "take only the finalizer"},
+		"capacity and policy":        {patchVolume(volume, `{"spec":{"capacity":{"storage":"9Ti"},"persistentVolumeReclaimPolicy":"Retain"}}`), "but raise its capacity"},
+		"capacity and a finalizer":   {patchVolume(volume, `{"spec":{"capacity":{"storage":"9Ti"}},"metadata":{"finalizers":null}}`), "take only the finalizer"},
+		"capacity and an annotation": {patchVolume(volume, `{"spec":{"capacity":{"storage":"9Ti"}},"metadata":{"annotations":{"a":"b"}}}`), "its finalizers and its capacity"},
 		"another driver's volume":    {patchVolume(others, `{"metadata":{"finalizers":null}}`), "only PersistentVolumes of " + driver},
 		"finalizer of a bound one":   {patchVolume(volume, `{"metadata":{"finalizers":null}}`), "take only the finalizer"},
 		"reclaim policy":             {patchVolume(volume, `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`), "take only the finalizer"},
@@ -60,4 +66,22 @@ func (b *bed) checkFence(*process) {
 		}
 	}
 	b.phase(volume, v1.VolumeBound)
+}
+
+// checkResizer does what csi-resizer does, which has the controller's account.
+func (b *bed) checkResizer(account kubernetes.Interface, volume, claim string) {
+	t := b.t
+	grow := `{"spec":{"capacity":{"storage":"5Ti"}},"metadata":{"annotations":{"volume.alpha.kubernetes.io/pre-resize-capacity":"1Gi"}}}`
+	if _, err := account.CoreV1().PersistentVolumes().Patch(t.Context(), volume, types.StrategicMergePatchType, []byte(grow), metav1.PatchOptions{}); err != nil {
+		t.Error(err)
+	}
+	claims := account.CoreV1().PersistentVolumeClaims("default")
+	status := `{"status":{"conditions":[{"type":"FileSystemResizePending","status":"True"}]}}`
+	if _, err := claims.Patch(t.Context(), claim, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+		t.Error(err)
+	}
+	more := `{"metadata":{"annotations":{"a":"b"}}}`
+	if _, err := claims.Patch(t.Context(), claim, types.StrategicMergePatchType, []byte(more), metav1.PatchOptions{}, "status"); err == nil || !strings.Contains(err.Error(), "only remove the annotation") {
+		t.Errorf("an annotation by way of the status: %v", err)
+	}
 }
