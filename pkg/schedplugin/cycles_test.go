@@ -185,6 +185,28 @@ func TestReserve_AnOfferCountsForOneCycleAtATime(t *testing.T) {
 	}
 }
 
+// The cycle does not notice that its claim is deleted until it has written.
+func TestReserve_AnOfferCountsAlthoughItsClaimIsDeleted(t *testing.T) {
+	offered := makeVolume("s", "pool-ssd", "n1", 6*gib).class("ssd")
+	a, b := makeClaim("a", "ssd", 5*gib), makeClaim("b", "ssd", 4*gib)
+	f := newFixture(t, makeNode("n1", "pool-ssd", 6*gib), makeCSINode("n1"), makeClass("ssd", "pool-ssd"), offered, a, b)
+	one, two := makePod("one").claiming("a"), makePod("two").claiming("b")
+	state := f.reserve(one, "n1")
+	must(t, f.caches[streamClaims].Delete(a.PersistentVolumeClaim))
+	if f.accepted(two)["n1"] {
+		t.Error("the ledger was not told of the deletion, and the offer is not free")
+	}
+	f.sync(streamClaims, keyOf(a))
+	if f.accepted(two)["n1"] {
+		t.Error("the ledger was told of the deletion; the offer is not free")
+	}
+	f.permit(state, one, "n1")
+	f.unreserve(state, one, "n1")
+	if !f.accepted(two)["n1"] {
+		t.Error("the cycle has ended")
+	}
+}
+
 // A node that was overdrawn meanwhile takes no pod on the strength of an old reservation.
 func TestReserve_RetryOnAnOverdrawnNodeIsRefused(t *testing.T) {
 	c := makeClaim("c", "ssd", 4*gib)

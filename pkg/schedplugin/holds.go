@@ -17,6 +17,8 @@ type hold struct {
 	demand demand
 	inline bool
 	since  time.Time
+	// claim is the object that the cycle saw; nil for inline volumes.
+	claim *v1.PersistentVolumeClaim
 	// version is the claim's in the cache when the reservation was made. What
 	// the cycle writes is based on that version or an older one, so once the
 	// cache has another, the cycle has either written or can write no more.
@@ -115,7 +117,7 @@ func (l *Ledger) fullPools(node string, wants []want) map[string]bool {
 func (l *Ledger) addHold(pod *v1.Pod, w *want, h hold) error {
 	e := l.entryOf(w.key)
 	if !slices.ContainsFunc(e.holds, func(other hold) bool { return other.pod == pod.UID && other.node == h.node && other.settling == 0 }) {
-		h.pod, h.demand, h.inline, h.since = pod.UID, w.demand, w.claim == nil, l.now()
+		h.pod, h.demand, h.inline, h.since, h.claim = pod.UID, w.demand, w.claim == nil, l.now(), w.claim
 		if e.claim != nil {
 			h.version = e.claim.version
 		}
@@ -243,7 +245,8 @@ func (l *Ledger) settle(k key, which func(*hold) bool) (bool, error) {
 // have shown the claim selected or bound in between.
 func (l *Ledger) haunt(k key, e *entry) error {
 	c, before := e.claim, e.holds
-	l.dropHolds(k, func(*hold) bool { return true })
+	// A cycle that goes on may still write a volume that it found on offer.
+	l.dropHolds(k, func(h *hold) bool { return !h.free || h.settling > 0 || h.volume != "" })
 	if c == nil || c.lost || e.elsewhere || len(e.volumes) > 0 {
 		return nil
 	}
@@ -261,7 +264,7 @@ func (l *Ledger) haunt(k key, e *entry) error {
 		ghosts = append(ghosts, hold{node: c.selectedNode, demand: d, since: l.now()})
 	}
 	for _, h := range ghosts {
-		h.pod, h.settling, h.volume = "", 0, volume
+		h.pod, h.settling, h.volume, h.claim = "", 0, volume, nil
 		e.holds = append(e.holds, h)
 	}
 	if len(ghosts) > 0 {

@@ -107,19 +107,19 @@ func takes(c *v1.PersistentVolumeClaim, from []*v1.PersistentVolume, node *v1.No
 	return found
 }
 
-// rivals are the claims that other scheduling cycles have reserved on the node.
+// rivals are the claims that other scheduling cycles have reserved on the node, as
+// these saw them: a claim may be gone, and its cycle not know it.
 func (l *Ledger) rivals(node string, wants []want) []*v1.PersistentVolumeClaim {
 	var rivals []*v1.PersistentVolumeClaim
 	for _, h := range l.holders {
 		for _, k := range h.keys {
-			e := l.entries[k]
-			if e.claim == nil || !slices.ContainsFunc(e.holds, func(h hold) bool { return h.node == node }) ||
-				slices.ContainsFunc(wants, func(w want) bool { return w.key == k }) {
+			if slices.ContainsFunc(wants, func(w want) bool { return w.key == k }) {
 				continue
 			}
-			claim, err := l.caches.Claims.PersistentVolumeClaims(e.claim.name.Namespace).Get(e.claim.name.Name)
-			if err == nil {
-				rivals = append(rivals, claim)
+			for _, h := range l.entries[k].holds {
+				if h.node == node && h.claim != nil {
+					rivals = append(rivals, h.claim)
+				}
 			}
 		}
 	}
