@@ -95,13 +95,10 @@ func isOurs(driver string, v *v1.PersistentVolume) bool {
 	return v.Spec.CSI != nil && v.Spec.CSI.Driver == driver
 }
 
-func newVolumeFact(driver string, v *v1.PersistentVolume) (f volumeFact, ours bool) {
-	if !isOurs(driver, v) {
-		return volumeFact{}, false
-	}
-	source := v.Spec.CSI
+// newVolumeFact reads a volume of the driver's.
+func newVolumeFact(driver string, v *v1.PersistentVolume) volumeFact {
 	size := v.Spec.Capacity[v1.ResourceStorage]
-	f = volumeFact{name: v.Name, class: storagehelpers.GetPersistentVolumeClass(v), demand: volumeDemand(source.VolumeAttributes, size.Value())}
+	f := volumeFact{name: v.Name, class: storagehelpers.GetPersistentVolumeClass(v), demand: volumeDemand(v.Spec.CSI.VolumeAttributes, size.Value())}
 	f.host, f.byHostname = capacity.VolumeHost(driver, v)
 	if v.Spec.ClaimRef != nil {
 		f.claim = v.Spec.ClaimRef.UID
@@ -109,7 +106,7 @@ func newVolumeFact(driver string, v *v1.PersistentVolume) (f volumeFact, ours bo
 	if f.claim == "" && v.DeletionTimestamp == nil {
 		f.offer = v
 	}
-	return f, true
+	return f
 }
 
 // inlineFact is one inline volume of a pod that has a node.

@@ -90,13 +90,12 @@ func (p *LocalCapacity) afterVolume(e event) (bool, error) {
 func (l *Ledger) volumeNodes(before, after *v1.PersistentVolume) (nodes []string, changed bool) {
 	var facts []volumeFact
 	for _, v := range []*v1.PersistentVolume{before, after} {
-		if v == nil {
+		if v == nil || !isOurs(l.driver, v) {
 			continue
 		}
-		if f, ours := newVolumeFact(l.driver, v); ours {
-			facts = append(facts, f)
-			nodes = append(nodes, l.nodesOf(f)...)
-		}
+		f := newVolumeFact(l.driver, v)
+		facts = append(facts, f)
+		nodes = append(nodes, l.nodesOf(f)...)
 	}
 	switch {
 	case len(facts) == 0:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -68,8 +69,9 @@ func (l *Ledger) syncClaim(name types.NamespacedName) error {
 		// Its volume may be in the cache already; then the claim needs no place in
 		// the indexes until the volume's own event.
 		if v, err := l.caches.Volumes.Get(fact.volumeName); err == nil && isOurs(l.driver, v) {
-			if err := l.syncVolume(fact.volumeName); err != nil {
-				return err
+			err := l.bookVolume(v)
+			if err != nil || l.volumeNames[v.Name] == k {
+				return err // k has been reviewed
 			}
 		}
 	}
@@ -163,19 +165,26 @@ func (l *Ledger) syncVolume(name string) error {
 	if err != nil {
 		return err
 	}
-	var fact volumeFact
-	ours := false
-	if !gone {
-		fact, ours = newVolumeFact(l.driver, volume)
-	}
-	if !ours {
+	if gone || !isOurs(l.driver, volume) {
 		return errors.Join(l.removeVolume(name), l.reviewAll(l.unseen[name]))
 	}
-	k := unclaimedKey(name)
+	return l.bookVolume(volume)
+}
+
+// bookVolume books what a volume of this driver says.
+func (l *Ledger) bookVolume(volume *v1.PersistentVolume) error {
+	name, fact := volume.Name, newVolumeFact(l.driver, volume)
+	var k key
 	if fact.claim != "" {
 		k = claimKey(fact.claim)
+	} else {
+		k = unclaimedKey(name)
 	}
-	if before, ok := l.volumeNames[name]; ok && before != k {
+	before, known := l.volumeNames[name]
+	if known && before == k && slices.Contains(l.entries[k].volumes, fact) {
+		return nil // nothing new; after a start, a claim's volume is looked at with the claim
+	}
+	if known && before != k {
 		if err := l.removeVolume(name); err != nil {
 			return err
 		}
@@ -185,9 +194,11 @@ func (l *Ledger) syncVolume(name string) error {
 	e.volumes = append(e.volumes, fact)
 	slices.SortFunc(e.volumes, func(a, b volumeFact) int { return strings.Compare(a.name, b.name) })
 	l.volumeNames[name] = k
-	// What was reserved for it is in its own charge now.
-	nodes := l.chargeVolume(nil, e, &fact)
-	l.answerHolds(k, func(h *hold) bool { return charged(nodes, h.node) })
+	if len(e.holds) > 0 {
+		// What was reserved for it is in its own charge now.
+		nodes := l.chargeVolume(nil, e, &fact)
+		l.answerHolds(k, func(h *hold) bool { return charged(nodes, h.node) })
+	}
 	if ref := volume.Spec.ClaimRef; fact.claim != "" && e.claim == nil {
 		// The claim was passed over if its class is not ours; its growth counts.
 		if err := l.syncClaim(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}); err != nil {
