@@ -14,9 +14,9 @@ func TestLeaked_IsMarkedWithinTwoMinutesAndDeletedAfterTheGrace(t *testing.T) {
 	b := newBench(t, nil)
 	b.pass(time.Minute)
 	b.add("pvc-1", false, nil)
-	b.pass(29 * time.Second)
+	b.pass(59 * time.Second)
 	b.wantOrphan("pvc-1", false)
-	b.pass(31 * time.Second)
+	b.pass(50 * time.Second) // and some to publish it
 	b.wantOrphan("pvc-1", true)
 	b.wantTold("OrphanQuarantined")
 	b.wantNext("pvc-1", "deleted in ")
@@ -26,9 +26,9 @@ func TestLeaked_IsMarkedWithinTwoMinutesAndDeletedAfterTheGrace(t *testing.T) {
 	if got := b.series("csi_local_orphan_bytes"); len(got) != 1 || got["leaked ssd"] != 16 {
 		t.Errorf("bytes of orphans %v", got)
 	}
-	b.pass(58 * time.Minute)
+	b.pass(57 * time.Minute)
 	b.wantDeleted()
-	b.pass(5 * time.Minute)
+	b.pass(6 * time.Minute)
 	b.wantDeleted("pvc-1")
 	b.wantTold("OrphanQuarantined", "OrphanDeleted")
 	if got := b.series("csi_local_orphans"); len(got) != 0 {

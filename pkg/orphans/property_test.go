@@ -66,9 +66,9 @@ func (c *cluster) PersistentVolume(_ context.Context, name string, cached bool) 
 		}
 	case !l.exists:
 		return orphans.Answer{}, nil
-	default:
-		l.known = true
 	}
+	// In the cache may be that of an earlier volume of this name, too.
+	l.known = true
 	return orphans.Answer{Found: true, Driver: drivertest.DriverName, Handle: "vgA/" + name}, nil
 }
 

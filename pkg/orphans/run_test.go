@@ -78,7 +78,7 @@ func TestRun_WithOperators(t *testing.T) {
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 		var running sync.WaitGroup
 		running.Go(func() { k.Run(ctx) })
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Minute)
 		entries, err := k.List(ctx)
 		if err != nil || len(entries) != 2 || entries[0].VolumeID != "vg/pvc-1" || entries[0].Kind != Leaked || !entries[0].Since.After(start) {
 			t.Errorf("%+v, %v", entries, err)

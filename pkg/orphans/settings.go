@@ -22,7 +22,8 @@ const (
 type Settings struct {
 	Policy Policy
 	// FirstLook is how long after it was noticed a volume without a known
-	// PersistentVolume is looked for first.
+	// PersistentVolume is looked for first. A provisioner with much to do, whose
+	// requests to the API server are limited, may need as long to make it.
 	FirstLook time.Duration
 	// Interval is how often the PersistentVolume of any other volume is looked for;
 	// the looks are spread over it.
@@ -46,7 +47,7 @@ type Settings struct {
 // DefaultSettings are what the flags default to.
 func DefaultSettings() Settings {
 	return Settings{
-		Policy: PolicyDelete, FirstLook: 30 * time.Second, Interval: time.Hour, Recheck: time.Minute,
+		Policy: PolicyDelete, FirstLook: time.Minute, Interval: time.Hour, Recheck: time.Minute,
 		Grace: time.Hour, Hold: time.Hour, Pause: 250 * time.Millisecond,
 		RequestTimeout: 10 * time.Second, BackoffBase: time.Second, BackoffMax: time.Minute,
 	}

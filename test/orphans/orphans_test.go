@@ -1,6 +1,7 @@
 package orphans
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,12 +17,12 @@ import (
 )
 
 // A provisioner that dies right after claims were deleted in mid-creation leaves
-// volumes that nobody asks for again (kubernetes-csi/external-provisioner#1449). With
-// the flags' own first look they are out of the figure within two minutes, and
-// deleted after the grace period. Beside them a volume loses its PersistentVolume that
+// volumes that nobody asks for again (kubernetes-csi/external-provisioner#1449). They
+// are out of the figure within two minutes, and deleted after the grace period. Beside them a volume loses its PersistentVolume that
 // was somebody's, and gets it back.
 func TestLeakedAndRetained(t *testing.T) {
-	b := newBed(t, "--orphan-grace=5s")
+	const sooner = 40 * time.Second // than by default
+	b := newBed(t, "--orphan-grace=5s", fmt.Sprint("--orphan-first-look=", time.Minute-sooner))
 	leaked := []string{"pvc-1", "pvc-2", "pvc-3", "pvc-4"}
 	made := time.Now()
 	for _, name := range leaked {
@@ -33,8 +34,8 @@ func TestLeakedAndRetained(t *testing.T) {
 	}
 	checkRetained(b)
 	b.await("all leaked volumes were out of the figure", func() bool { return b.events()["OrphanQuarantined"] >= 4+2 })
-	if took := time.Since(made); took > 2*time.Minute {
-		t.Errorf("out of the figure after %v", took)
+	if took := time.Since(made); took+sooner > 2*time.Minute {
+		t.Errorf("out of the figure after %v, %v of which are missing here", took+sooner, sooner)
 	}
 	b.await("all leaked volumes are deleted", func() bool {
 		return !b.there("pvc-1") && !b.there("pvc-2") && !b.there("pvc-3") && !b.there("pvc-4") && b.published() == b.total
