@@ -48,14 +48,21 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{t: t, cluster: testbed.New(t, testbed.Options{ControllerManager: true})}
+	b := &bed{t: t, binary: filepath.Join(t.TempDir(), "csi-local"), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	built := make(chan error, 1) // while the cluster starts
+	go func() {
+		output, err := exec.CommandContext(t.Context(), "go", "build", "-o", b.binary, "../../cmd/csi-local").CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("building csi-local: %w\n%s", err, output)
+		}
+		built <- err
+	}()
+	b.cluster = testbed.New(t, testbed.Options{ControllerManager: true})
 	b.admin = b.client(b.cluster.Admin())
 	b.kubectl("apply", "-f", "../../deploy/policy/controller-rbac.yaml", "-f", "../../deploy/policy/controller-fence.yaml")
-	b.binary = filepath.Join(t.TempDir(), "csi-local")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", b.binary, "../../cmd/csi-local").CombinedOutput(); err != nil {
-		t.Fatalf("building csi-local: %v\n%s", err, output)
+	if err := <-built; err != nil {
+		t.Fatal(err)
 	}
-	b.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	b.writeKubeconfig(b.serviceAccount())
 	return b
 }
