@@ -123,7 +123,7 @@ func (k *Keeper) next(now time.Duration, volumes []Volume) (*record, time.Durati
 		return nil, wait
 	}
 	// New volumes must be noticed well before their first look is due.
-	wait := k.opts.Settings.FirstLook / 3
+	wait := k.opts.Settings.FirstLook / 6
 	var first *record
 	for _, r := range k.records {
 		if first == nil || r.due < first.due {

@@ -32,7 +32,9 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	lvmcluster.Main(m, "orphans", vm.Options{Disks: []vm.Disk{{SizeBytes: 1 << 30}}})
+	lvmcluster.Main(m, "orphans", vm.Options{
+		Disks: []vm.Disk{{SizeBytes: 1 << 30}}, Env: []string{envProvisioner + "=" + os.Getenv(envProvisioner)},
+	})
 }
 
 // patience bounds waits for what must happen; only a failing test gets that far.
