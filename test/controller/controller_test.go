@@ -252,31 +252,23 @@ func (b *bed) checkElection(first *process) {
 	third.metric("csi_local_controller_leader 1")
 	b.t.Logf("the lease changes hands %v after SIGTERM", time.Since(start).Round(time.Millisecond))
 	b.eventually("the volume that the brake held is gone", func() string {
-		_, err := b.admin.CoreV1().PersistentVolumes().List(b.t.Context(), metav1.ListOptions{})
+		volumes, err := b.admin.CoreV1().PersistentVolumes().List(b.t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err.Error()
 		}
-		for line := range strings.Lines(b.state()) {
-			if strings.Contains(line, "Released") && !strings.Contains(line, b.othersVolume()) {
-				return line
+		others := 0
+		for _, v := range volumes.Items {
+			switch {
+			case v.Status.Phase != v1.VolumeReleased:
+			case v.Spec.CSI.Driver == otherDriver:
+				others++
+			default:
+				return fmt.Sprintf("%s is there, deleted %v", v.Name, v.DeletionTimestamp != nil)
 			}
+		}
+		if others != 1 {
+			b.t.Errorf("%d released volumes of another driver, want the one of n1", others)
 		}
 		return ""
 	})
-}
-
-// othersVolume is the name of the volume of the other driver.
-func (b *bed) othersVolume() string {
-	b.t.Helper()
-	volumes, err := b.admin.CoreV1().PersistentVolumes().List(b.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	for _, v := range volumes.Items {
-		if v.Spec.CSI.Driver == otherDriver {
-			return v.Name
-		}
-	}
-	b.t.Fatal("the volume of the other driver is gone")
-	return ""
 }
