@@ -62,7 +62,7 @@ func (c Client) NodeUID(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case node.UID == "":
-		return "", fmt.Errorf("Node %s has no UID", c.NodeName)
+		return "", fmt.Errorf("the Node object %s has no UID", c.NodeName)
 	}
 	return string(node.UID), nil
 }
