@@ -33,7 +33,7 @@ type options struct {
 }
 
 // spreadPerNode is what docs/reporter.md advises for large clusters.
-const spreadPerNode = 10 * time.Millisecond
+const spreadPerNode = 20 * time.Millisecond
 
 // urgentShare is what csi-local node makes of --publish-spread for lower figures.
 const urgentShare = 5

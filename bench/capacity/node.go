@@ -65,6 +65,7 @@ func (n *node) newReporter(config *rest.Config, settings reporter.Settings, c *c
 	config.QPS = 0 // client-go's default, as csi-local node has it
 	var dialer net.Dialer
 	config.Dial = dialer.DialContext
+	config.Wrap(reporter.PaceRetries)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err

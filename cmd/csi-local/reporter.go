@@ -48,7 +48,7 @@ func (o *publishOptions) addFlags(fs *flag.FlagSet) {
 	fs.DurationVar(&s.Interval, "publish-interval", s.Interval,
 		"least time between two writes of one object, in the long run; a lower figure may follow at once")
 	fs.DurationVar(&s.Spread, "publish-spread", s.Spread,
-		"writes wait for a random time up to this, and lower figures up to a fifth of it, so that many nodes do not write at once; give 10ms for each node of a large cluster")
+		"writes wait for a random time up to this, and lower figures up to a fifth of it, so that many nodes do not write at once; give 20ms for each node of a large cluster")
 	fs.DurationVar(&s.RaiseDelay, "publish-raise-delay", s.RaiseDelay,
 		"how long a higher figure must have been true before it is published")
 	fs.Int64Var(&s.StepPercent, "publish-step-percent", s.StepPercent,
@@ -105,6 +105,11 @@ func (n *node) newReporter(version string) (*reporter.Reporter, error) {
 	if config == nil || err != nil {
 		return nil, err
 	}
+	events, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	config.Wrap(reporter.PaceRetries)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
@@ -115,7 +120,7 @@ func (n *node) newReporter(version string) (*reporter.Reporter, error) {
 	}
 	api := reporter.Client{Kubernetes: client, NodeName: n.opts.nodeName, DriverName: n.opts.driverName}
 	n.broadcaster = record.NewBroadcaster()
-	n.broadcaster.StartRecordingToSink(&corev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	n.broadcaster.StartRecordingToSink(&corev1.EventSinkImpl{Interface: events.CoreV1().Events("")})
 	n.lvmChanges, n.stopChanges = n.lvm.Subscribe()
 	return reporter.New(reporter.Options{
 		ServerVersion: api.ServerVersion,

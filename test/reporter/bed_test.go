@@ -128,6 +128,7 @@ func (b *bed) client(config *rest.Config, userAgent string) *kubernetes.Clientse
 func (b *bed) api(node, name string) reporter.Client {
 	config := b.cluster.Admin()
 	config.Wrap(func(inner http.RoundTripper) http.RoundTripper { return counted{asked: &b.asked, inner: inner} })
+	config.Wrap(reporter.PaceRetries)
 	return reporter.Client{Kubernetes: b.client(config, agent+"-"+name), NodeName: node, DriverName: driver}
 }
 

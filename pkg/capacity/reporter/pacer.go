@@ -63,7 +63,8 @@ func (p *pacer) spend(now time.Duration) {
 func (p *pacer) succeeded() { p.failures, p.notBefore = 0, 0 }
 
 // failed holds back further requests for a random time that grows with each
-// failure, and no less than the server asked for.
+// failure. A server that asked for some time has more to do than it can: those who
+// were refused come back spread as wide as they can be.
 func (p *pacer) failed(now, retryAfter time.Duration) {
 	delay := p.settings.BackoffMax
 	if p.failures < 30 {
@@ -71,7 +72,10 @@ func (p *pacer) failed(now, retryAfter time.Duration) {
 	}
 	p.failures++
 	delay = delay/2 + p.upTo(delay/2)
-	p.notBefore = now + max(delay, retryAfter+p.upTo(p.settings.UrgentSpread))
+	if retryAfter > 0 {
+		delay = max(delay, retryAfter+p.upTo(p.settings.Spread))
+	}
+	p.notBefore = now + delay
 }
 
 // blocked is how long no request may be made at all.
