@@ -75,6 +75,10 @@ func (inv *inventory) unchanged(was orphans.Volume) (volume, error) {
 	return v, nil
 }
 
+// markTurn bounds the wait for LVM's turn: while a mark waits, calls for the volume
+// are answered with Aborted.
+const markTurn = 2 * time.Second
+
 // MarkVolume is that of [orphans.Node]. It is one LVM command, or none.
 func (d *Driver) MarkVolume(ctx context.Context, was orphans.Volume, seen bool, orphan time.Time) error {
 	return d.withOrphan(ctx, was, "marking", func(waitCtx, _ context.Context) error {
@@ -88,7 +92,9 @@ func (d *Driver) MarkVolume(ctx context.Context, was orphans.Volume, seen bool, 
 		}
 		then := now
 		then.Seen, then.Orphan = seen, orphan
-		return d.changeMarks(waitCtx, now, then)
+		turnCtx, cancel := context.WithTimeout(waitCtx, markTurn)
+		defer cancel()
+		return d.changeMarks(turnCtx, now, then)
 	})
 }
 

@@ -85,16 +85,16 @@ func (k *Keeper) answered(r *record, now time.Duration, found finding) {
 	k.settle()
 }
 
-// turnTimeout bounds the wait for LVM's turn: while a mark waits, calls for the
-// volume are answered with Aborted.
-const turnTimeout = 2 * time.Second
+// effectTimeout bounds the wait for LVM; a leaked volume needs no wipe. What takes
+// longer goes on, and a later look sees what came of it.
+const effectTimeout = 30 * time.Second
 
 // markAgain is when a mark that could not be made is tried again.
 const markAgain = 10 * time.Second
 
 // mark writes what was found out into the volume's tags.
 func (k *Keeper) mark(ctx context.Context, r *record, now time.Duration, seen bool, orphan time.Time) bool {
-	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	ctx, cancel := context.WithTimeout(ctx, effectTimeout)
 	defer cancel()
 	err := k.opts.Node.MarkVolume(ctx, r.volume, seen, orphan)
 	k.mu.Lock()
@@ -152,16 +152,13 @@ func (k *Keeper) decide(ctx context.Context, r *record, now time.Duration) {
 	})
 }
 
-// reclaimTimeout bounds the wait for a deletion; a leaked volume needs no wipe.
-const reclaimTimeout = 30 * time.Second
-
 // reclaim deletes a leaked volume when its time has come and nothing is in doubt.
 func (k *Keeper) reclaim(ctx context.Context, r *record, now time.Duration) {
 	s := k.opts.Settings
 	if s.Policy != PolicyDelete || r.volume.Kind() != Leaked || now-r.since < s.Grace || k.trust.mostLost || !k.anyAnswers(ctx, r) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, reclaimTimeout)
+	ctx, cancel := context.WithTimeout(ctx, effectTimeout)
 	defer cancel()
 	v := r.volume
 	err := k.opts.Node.DeleteOrphan(ctx, v, func(ctx context.Context) error { return k.confirm(ctx, v) })

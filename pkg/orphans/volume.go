@@ -69,7 +69,8 @@ type Node interface {
 	// being deleted, from the last known state of LVM.
 	OrphanCandidates(ctx context.Context) ([]Volume, error)
 	// MarkVolume sets Seen and Orphan of the volume, if nothing of it has changed
-	// since (else the error matches [ErrChanged]) and no call for it is running.
+	// since (else the error matches [ErrChanged]) and no call for it is running. It
+	// gives up, without an effect, rather than keep calls for the volume waiting.
 	MarkVolume(ctx context.Context, v Volume, seen bool, orphan time.Time) error
 	// DeleteOrphan deletes the volume, wiping it as its policy says, if it still is
 	// the same orphan (else: [ErrChanged]). confirm is called when no call for
