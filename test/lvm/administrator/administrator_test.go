@@ -10,6 +10,7 @@ import (
 
 	"github.com/csi-local/csi-local/pkg/lvm"
 	"github.com/csi-local/csi-local/pkg/lvm/lvmtest"
+	"github.com/csi-local/csi-local/test/lvm/onegroup"
 	"github.com/csi-local/csi-local/test/vm"
 )
 
@@ -17,27 +18,6 @@ const mib = 1 << 20
 
 func TestMain(m *testing.M) {
 	vm.Main(m, vm.Options{Disks: []vm.Disk{{SizeBytes: 1 << 30}, {SizeBytes: 1 << 30}}})
-}
-
-func ref(format string, args ...any) lvm.Ref {
-	return lvm.Ref{VolumeGroup: "vgA", Name: fmt.Sprintf(format, args...)}
-}
-
-func linear(r lvm.Ref) lvm.CreateRequest {
-	return lvm.CreateRequest{Ref: r, SegmentType: lvm.SegLinear, SizeBytes: 4 * mib, Tags: []string{"ours"}}
-}
-
-func refreshed(t *testing.T, c *lvm.Client) lvm.VolumeGroup {
-	t.Helper()
-	state, err := c.Refresh(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	vg, ok := state.VolumeGroup("vgA")
-	if !ok || len(state.Problems) != 0 {
-		t.Fatalf("problems %v", state.Problems)
-	}
-	return vg
 }
 
 // rounds of four commands of the administrator, and of four of ours, less a removal in five: 513 of each.
@@ -66,8 +46,8 @@ func administrator(ctx context.Context, r *lvmtest.Real) error {
 // ours does the like through the client.
 func ours(ctx context.Context, c *lvm.Client) error {
 	for i := range rounds {
-		v := ref("ours%d", i)
-		_, created := c.Create(ctx, linear(v))
+		v := onegroup.Ref("ours%d", i)
+		_, created := c.Create(ctx, onegroup.Linear(v))
 		_, extended := c.Extend(ctx, v, 8*mib)
 		err := errors.Join(created, extended, c.ChangeTags(ctx, v, []string{"changed"}, nil))
 		if i%5 != 0 {
@@ -84,7 +64,7 @@ func TestAdministrator_WorksBesideUsAndNothingIsLost(t *testing.T) {
 	r := lvmtest.NewReal(t, strings.Fields(os.Getenv(vm.EnvDisks)), lvm.Options{})
 	r.AddGroup(t, "vgA", 4*mib, 2)
 	c := r.Client(t, lvm.VolumeGroupSelector{Name: "vgA"})
-	before := refreshed(t, c)
+	before := onegroup.Refreshed(t, c)
 	done := make(chan error, 1)
 	go func() { done <- administrator(t.Context(), r) }()
 	if err := errors.Join(ours(t.Context(), c), <-done); err != nil {
@@ -93,7 +73,7 @@ func TestAdministrator_WorksBesideUsAndNothingIsLost(t *testing.T) {
 	if out, err := r.Host(t.Context(), "vgck", "vgA"); err != nil {
 		t.Error(err, out)
 	}
-	vg := refreshed(t, c)
+	vg := onegroup.Refreshed(t, c)
 	taken := int64(0)
 	for _, lv := range vg.LogicalVolumes {
 		tags := strings.Join(lv.Tags, ",")

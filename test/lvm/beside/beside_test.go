@@ -2,7 +2,6 @@ package beside
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/csi-local/csi-local/pkg/lvm"
 	"github.com/csi-local/csi-local/pkg/lvm/lvmtest"
+	"github.com/csi-local/csi-local/test/lvm/onegroup"
 	"github.com/csi-local/csi-local/test/vm"
 )
 
@@ -25,14 +25,6 @@ func TestMain(m *testing.M) {
 
 func disks() []string { return strings.Fields(os.Getenv(vm.EnvDisks)) }
 
-func ref(format string, args ...any) lvm.Ref {
-	return lvm.Ref{VolumeGroup: "vgA", Name: fmt.Sprintf(format, args...)}
-}
-
-func linear(r lvm.Ref) lvm.CreateRequest {
-	return lvm.CreateRequest{Ref: r, SegmentType: lvm.SegLinear, SizeBytes: 4 * mib, Tags: []string{"ours"}}
-}
-
 func host(t *testing.T, r *lvmtest.Real, args ...string) string {
 	t.Helper()
 	out, err := r.Host(t.Context(), args...)
@@ -42,41 +34,28 @@ func host(t *testing.T, r *lvmtest.Real, args ...string) string {
 	return out
 }
 
-func refreshed(t *testing.T, c *lvm.Client) lvm.VolumeGroup {
-	t.Helper()
-	state, err := c.Refresh(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	vg, ok := state.VolumeGroup("vgA")
-	if !ok || len(state.Problems) != 0 {
-		t.Fatalf("problems %v", state.Problems)
-	}
-	return vg
-}
-
 func TestDisk_AddedByHandIsUsed(t *testing.T) {
 	r := lvmtest.NewReal(t, disks(), lvm.Options{})
 	r.AddGroup(t, "vgA", 4*mib, 1)
 	c := r.Client(t, lvm.VolumeGroupSelector{Name: "vgA"})
-	if _, err := c.Create(t.Context(), linear(ref("a"))); err != nil {
+	if _, err := c.Create(t.Context(), onegroup.Linear(onegroup.Ref("a"))); err != nil {
 		t.Fatal(err)
 	}
-	before := refreshed(t, c)
+	before := onegroup.Refreshed(t, c)
 	disk := r.TakeDisk(t)
 	host(t, r, "vgextend", "vgA", disk)
 	host(t, r, "lvcreate", "-y", "-Wn", "-Zn", "-l", "3", "-n", "theirs", "vgA", disk)
 	// The client has not looked since. What it does now must not cost the new disk.
 	for what, call := range map[string]func() error{
-		"ChangeTags": func() error { return c.ChangeTags(t.Context(), ref("a"), []string{"x"}, nil) },
-		"Create":     func() error { _, err := c.Create(t.Context(), linear(ref("b"))); return err },
-		"Remove":     func() error { return c.Remove(t.Context(), ref("a")) },
+		"ChangeTags": func() error { return c.ChangeTags(t.Context(), onegroup.Ref("a"), []string{"x"}, nil) },
+		"Create":     func() error { _, err := c.Create(t.Context(), onegroup.Linear(onegroup.Ref("b"))); return err },
+		"Remove":     func() error { return c.Remove(t.Context(), onegroup.Ref("a")) },
 	} {
 		if err := call(); err != nil && !errors.Is(err, lvm.ErrNotFound) {
 			t.Errorf("%s after vgextend: %v", what, err)
 		}
 	}
-	vg := refreshed(t, c)
+	vg := onegroup.Refreshed(t, c)
 	if len(vg.PhysicalVolumes) != 2 || vg.ExtentCount != 2*before.ExtentCount {
 		t.Errorf("after vgextend: %+v", vg.PhysicalVolumes)
 	}
@@ -86,7 +65,7 @@ func TestDisk_AddedByHandIsUsed(t *testing.T) {
 	if missing := strings.TrimSpace(host(t, r, "vgs", "--noheadings", "-o", "vg_missing_pv_count", "vgA")); missing != "0" {
 		t.Errorf("%s disks are missing for the host", missing)
 	}
-	spanning := linear(ref("spanning"))
+	spanning := onegroup.Linear(onegroup.Ref("spanning"))
 	spanning.SizeBytes = vg.FreeExtents * vg.ExtentSizeBytes
 	if _, err := c.Create(t.Context(), spanning); err != nil {
 		t.Errorf("a volume over both disks: %v", err)
@@ -96,7 +75,7 @@ func TestDisk_AddedByHandIsUsed(t *testing.T) {
 	}
 	host(t, r, "lvremove", "-y", "vgA/theirs")
 	host(t, r, "vgreduce", "vgA", disk)
-	if vg = refreshed(t, c); len(vg.PhysicalVolumes) != 1 || vg.ExtentCount != before.ExtentCount {
+	if vg = onegroup.Refreshed(t, c); len(vg.PhysicalVolumes) != 1 || vg.ExtentCount != before.ExtentCount {
 		t.Errorf("after vgreduce: %+v", vg.PhysicalVolumes)
 	}
 	host(t, r, "vgck", "vgA")
@@ -107,7 +86,7 @@ func TestGuest_VolumeGroupInsideOurVolumeIsNotSeen(t *testing.T) {
 	r := lvmtest.NewReal(t, disks(), lvm.Options{})
 	uuid := r.AddGroup(t, "vgA", 4*mib, 1)
 	c := r.Client(t, lvm.VolumeGroupSelector{Name: "vgA"})
-	disk := linear(ref("guestdisk"))
+	disk := onegroup.Linear(onegroup.Ref("guestdisk"))
 	disk.SizeBytes = 64 * mib
 	if _, err := c.Create(t.Context(), disk); err != nil {
 		t.Fatal(err)
@@ -123,11 +102,11 @@ func TestGuest_VolumeGroupInsideOurVolumeIsNotSeen(t *testing.T) {
 	r.Admin(t, append([]string{"lvcreate"}, append(inside, "-y", "-an", "-Zn", "-Wn", "-l", "1", "-n", "a", "vgA")...)...)
 	fresh := r.Client(t, lvm.VolumeGroupSelector{Name: "vgA"})
 	for name, client := range map[string]*lvm.Client{"the old client": c, "a new one": fresh} {
-		if vg := refreshed(t, client); vg.UUID != uuid || len(vg.LogicalVolumes) != 1 || vg.LogicalVolumes[0].Name != "guestdisk" {
+		if vg := onegroup.Refreshed(t, client); vg.UUID != uuid || len(vg.LogicalVolumes) != 1 || vg.LogicalVolumes[0].Name != "guestdisk" {
 			t.Errorf("%s sees %+v", name, vg)
 		}
 	}
-	if _, err := fresh.Create(t.Context(), linear(ref("a"))); err != nil {
+	if _, err := fresh.Create(t.Context(), onegroup.Linear(onegroup.Ref("a"))); err != nil {
 		t.Errorf("a volume with the name of the guest's: %v", err)
 	}
 	if err := c.Remove(t.Context(), disk.Ref); err != nil {
@@ -141,14 +120,14 @@ func TestPool_NameTakenByAnotherTypeIsLeftAlone(t *testing.T) {
 	r.AddGroup(t, "vgA", 4*mib, 1)
 	c := r.Client(t, lvm.VolumeGroupSelector{Name: "vgA"})
 	host(t, r, "lvcreate", "-y", "-Wn", "-Zn", "-l", "4", "-n", "tp0", "vgA")
-	thin := lvm.CreateRequest{Ref: ref("a"), SegmentType: lvm.SegThin, ThinPool: "tp0", SizeBytes: 4 * mib}
+	thin := lvm.CreateRequest{Ref: onegroup.Ref("a"), SegmentType: lvm.SegThin, ThinPool: "tp0", SizeBytes: 4 * mib}
 	if _, err := c.Create(t.Context(), thin); err == nil {
 		t.Error("a thin volume was made in a linear one")
 	}
-	if _, err := c.CreateThinPool(t.Context(), lvm.ThinPoolRequest{Ref: ref("tp0"), SizeBytes: 16 * mib}); !errors.Is(err, lvm.ErrExists) {
+	if _, err := c.CreateThinPool(t.Context(), lvm.ThinPoolRequest{Ref: onegroup.Ref("tp0"), SizeBytes: 16 * mib}); !errors.Is(err, lvm.ErrExists) {
 		t.Errorf("CreateThinPool: %v", err)
 	}
-	vg := refreshed(t, c)
+	vg := onegroup.Refreshed(t, c)
 	if lv, _ := vg.LogicalVolume("tp0"); len(vg.LogicalVolumes) != 1 || lv.SegmentType != lvm.SegLinear || lv.SizeBytes != 16*mib {
 		t.Errorf("left: %+v", vg.LogicalVolumes)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/csi-local/csi-local/pkg/lvm"
 	"github.com/csi-local/csi-local/pkg/lvm/lvmtest"
+	"github.com/csi-local/csi-local/test/lvm/onegroup"
 )
 
 // slowDisk is a disk behind a device-mapper device that can be suspended.
@@ -47,11 +48,11 @@ func hangable(t *testing.T, plainExec bool) (*lvmtest.Real, *lvm.Client, *atomic
 	})
 	r.AddGroup(t, "vgA", 4*mib, 1)
 	c := r.Client(t, lvm.VolumeGroupSelector{Name: "vgA"})
-	if _, err := c.Create(t.Context(), linear(ref("there"))); err != nil {
+	if _, err := c.Create(t.Context(), onegroup.Linear(onegroup.Ref("there"))); err != nil {
 		t.Fatal(err)
 	}
 	// Turns are given in order, so the report that a new client makes by itself is over.
-	refreshed(t, c)
+	onegroup.Refreshed(t, c)
 	return r, c, processes
 }
 
@@ -106,7 +107,7 @@ func hang(t *testing.T, c *lvm.Client, processes *atomic.Int64, plainExec bool, 
 	for i := range calls {
 		go func() {
 			name := fmt.Sprintf("hang%d", i)
-			_, err := c.Create(ctx, linear(ref("%s", name)))
+			_, err := c.Create(ctx, onegroup.Linear(onegroup.Ref("%s", name)))
 			outcomes <- outcome{name, err}
 		}()
 	}
@@ -127,7 +128,7 @@ func hang(t *testing.T, c *lvm.Client, processes *atomic.Int64, plainExec bool, 
 	if last.err != nil {
 		t.Errorf("the call that waited for LVM: %v", last.err)
 	}
-	vg := refreshed(t, c)
+	vg := onegroup.Refreshed(t, c)
 	if _, ok := vg.LogicalVolume(last.name); !ok || len(vg.LogicalVolumes) != 2 {
 		t.Errorf("in the end there are %v", vg.LogicalVolumes)
 	}
@@ -185,7 +186,7 @@ func TestKilled_ShellIsUnavailableOnceAndReplaced(t *testing.T) {
 	before := processes.Load()
 	result := make(chan error, 1)
 	go func() {
-		_, err := c.Create(t.Context(), linear(ref("a")))
+		_, err := c.Create(t.Context(), onegroup.Linear(onegroup.Ref("a")))
 		result <- err
 	}()
 	waitForLockWaiter(t)
@@ -201,10 +202,10 @@ func TestKilled_ShellIsUnavailableOnceAndReplaced(t *testing.T) {
 	if err := <-result; err != nil && !errors.Is(err, lvm.ErrUnavailable) {
 		t.Errorf("Create whose lvm was killed: %v", err)
 	}
-	if _, err := c.Create(t.Context(), linear(ref("b"))); err != nil {
+	if _, err := c.Create(t.Context(), onegroup.Linear(onegroup.Ref("b"))); err != nil {
 		t.Errorf("the next Create: %v", err)
 	}
-	vg := refreshed(t, c)
+	vg := onegroup.Refreshed(t, c)
 	for _, name := range []string{"there", "b"} {
 		if _, ok := vg.LogicalVolume(name); !ok {
 			t.Errorf("%s is not there", name)
