@@ -251,7 +251,7 @@ func TestInline_AbandonedIsSweptUp(t *testing.T) {
 	b.SetHooks(nil, nil)
 	must(t, abandoned.kubeletForgets(), b.Restart(t.Context()))
 	await(t, "the abandoned volume is gone", func() bool { return volumeCount(t.Context(), b) == 2 })
-	must(t, kept.publish(t.Context()), persistent.stage(t.Context()))
+	must(t, kept.publish(t.Context()), persistent.Stage(t.Context()))
 }
 
 func TestInline_MountedOrWithAPodIsNotSweptUp(t *testing.T) {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -33,28 +31,17 @@ const (
 )
 
 func mountCap(fsType string, mode csi.VolumeCapability_AccessMode_Mode, flags ...string) *csi.VolumeCapability {
-	return &csi.VolumeCapability{
-		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: flags}},
-		AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode},
-	}
+	return drivertest.MountCap(fsType, mode, flags...)
 }
 
 func blockCap(mode csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability {
-	return &csi.VolumeCapability{
-		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
-		AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode},
-	}
+	return drivertest.BlockCap(mode)
 }
 
-// testVolume is a volume with its paths, laid out as kubelet does.
+// testVolume is a volume on a bed.
 type testVolume struct {
-	bed     *drivertest.Bed
-	id      string
-	ref     lvm.Ref
-	cap     *csi.VolumeCapability
-	context map[string]string
-	staging string
-	bytes   int64
+	*drivertest.Volume
+	bed *drivertest.Bed
 }
 
 // newVolume creates a volume and its staging folder.
@@ -63,21 +50,8 @@ func newVolume(ctx context.Context, b *drivertest.Bed, name string, sizeBytes in
 }
 
 func newVolumeOf(ctx context.Context, b *drivertest.Bed, name string, sizeBytes int64, c *csi.VolumeCapability, class map[string]string) (*testVolume, error) {
-	resp, err := b.Controller.CreateVolume(ctx, &csi.CreateVolumeRequest{
-		Name: name, Parameters: class, VolumeCapabilities: []*csi.VolumeCapability{c},
-		CapacityRange: &csi.CapacityRange{RequiredBytes: sizeBytes},
-	})
-	if err != nil {
-		return nil, err
-	}
-	id := resp.GetVolume().GetVolumeId()
-	vg, lv, _ := strings.Cut(id, "/")
-	v := &testVolume{
-		bed: b, id: id, ref: lvm.Ref{VolumeGroup: vg, Name: lv}, cap: c, bytes: resp.GetVolume().GetCapacityBytes(),
-		context: resp.GetVolume().GetVolumeContext(),
-		staging: filepath.Join(b.KubeletDir, "plugins/kubernetes.io/csi", name, "globalmount"),
-	}
-	return v, os.MkdirAll(v.staging, 0o750)
+	v, err := drivertest.CreateVolume(ctx, b, name, sizeBytes, c, class)
+	return &testVolume{Volume: v, bed: b}, err
 }
 
 func mustVolume(t *testing.T, b *drivertest.Bed, name string, sizeBytes int64, c *csi.VolumeCapability) *testVolume {
@@ -89,69 +63,13 @@ func mustVolume(t *testing.T, b *drivertest.Bed, name string, sizeBytes int64, c
 	return v
 }
 
-// target is the target path for a pod; its parent is made as kubelet does.
-func (v *testVolume) target(pod string) string {
-	path := filepath.Join(v.bed.KubeletDir, "pods", pod, "volumes/kubernetes.io~csi", v.ref.Name, "mount")
-	if v.cap.GetBlock() != nil {
-		path = filepath.Join(v.bed.KubeletDir, "plugins/kubernetes.io/csi/volumeDevices/publish", v.ref.Name, pod)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		panic(err)
-	}
-	return path
-}
-
-func (v *testVolume) stage(ctx context.Context) error { return v.stageWith(ctx, v.cap) }
-
-func (v *testVolume) stageWith(ctx context.Context, c *csi.VolumeCapability) error {
-	_, err := v.bed.Node.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
-		VolumeId: v.id, StagingTargetPath: v.staging, VolumeCapability: c, VolumeContext: v.context,
-	})
-	return err
-}
-
-func (v *testVolume) unstage(ctx context.Context) error {
-	_, err := v.bed.Node.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: v.id, StagingTargetPath: v.staging})
-	return err
-}
-
-func (v *testVolume) publish(ctx context.Context, pod string) error {
-	return v.publishWith(ctx, pod, v.cap, false)
-}
-
-func (v *testVolume) publishWith(ctx context.Context, pod string, c *csi.VolumeCapability, readOnly bool) error {
-	_, err := v.bed.Node.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
-		VolumeId: v.id, StagingTargetPath: v.staging, TargetPath: v.target(pod), VolumeCapability: c, Readonly: readOnly,
-		VolumeContext: v.context,
-	})
-	return err
-}
-
-func (v *testVolume) unpublish(ctx context.Context, pod string) error {
-	_, err := v.bed.Node.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: v.id, TargetPath: v.target(pod)})
-	return err
-}
-
-func (v *testVolume) expand(ctx context.Context, sizeBytes int64, path string) (int64, error) {
-	resp, err := v.bed.Node.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{
-		VolumeId: v.id, VolumePath: path, StagingTargetPath: v.staging, VolumeCapability: v.cap,
-		CapacityRange: &csi.CapacityRange{RequiredBytes: sizeBytes},
-	})
-	return resp.GetCapacityBytes(), err
-}
-
-func (v *testVolume) remove(ctx context.Context) error {
-	_, err := v.bed.Controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.id})
-	return err
-}
-
 // lv is what LVM says of the volume now.
 func (v *testVolume) lv(ctx context.Context) (lvm.LogicalVolume, error) {
 	state, err := v.bed.LVM.Refresh(ctx)
 	if err != nil {
 		return lvm.LogicalVolume{}, err
 	}
-	lv, ok := state.LogicalVolume(v.ref)
+	lv, ok := state.LogicalVolume(v.Ref)
 	if !ok {
 		return lvm.LogicalVolume{}, lvm.ErrNotFound
 	}
@@ -193,7 +111,7 @@ func (v *testVolume) checkMark(ctx context.Context, text string) error {
 	got := make([]byte, len(text))
 	_, err = f.ReadAt(got, markerAt)
 	if err == nil && string(got) != text {
-		err = fmt.Errorf("volume %s holds %q, want %q", v.id, got, text)
+		err = fmt.Errorf("volume %s holds %q, want %q", v.ID, got, text)
 	}
 	return errors.Join(err, f.Close())
 }

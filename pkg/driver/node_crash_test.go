@@ -146,21 +146,21 @@ func (r *crashRun) try(ctx context.Context, step string) error {
 	}
 	switch step {
 	case "stage":
-		return r.volume.stage(ctx)
+		return r.volume.Stage(ctx)
 	case "unstage":
-		return r.volume.unstage(ctx)
+		return r.volume.Unstage(ctx)
 	case "publish":
-		return r.volume.publish(ctx, "pod1")
+		return r.volume.Publish(ctx, "pod1")
 	case "unpublish":
-		return r.volume.unpublish(ctx, "pod1")
+		return r.volume.Unpublish(ctx, "pod1")
 	case "mark":
 		r.marked = true
 		return r.volume.mark(ctx, "precious")
 	case "expand":
-		_, err := r.volume.expand(ctx, 2*r.volume.bytes, r.volume.target("pod1"))
+		_, err := r.volume.Expand(ctx, 2*r.volume.Bytes, r.volume.Target("pod1"))
 		return err
 	case "delete":
-		return r.volume.remove(ctx)
+		return r.volume.Remove(ctx)
 	case "reboot":
 		return r.bed.Reboot(ctx)
 	}
@@ -284,7 +284,7 @@ func (r *crashRun) checkData(t *testing.T, where string) {
 	if !r.marked {
 		return
 	}
-	if _, err := r.bed.LVM.Activate(t.Context(), r.volume.ref); err != nil {
+	if _, err := r.bed.LVM.Activate(t.Context(), r.volume.Ref); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.volume.checkMark(t.Context(), "precious"); err != nil {
@@ -294,7 +294,7 @@ func (r *crashRun) checkData(t *testing.T, where string) {
 	if r.cap.GetBlock() != nil {
 		formats = 0
 	}
-	if got := r.bed.Kernel.Formats(r.volume.ref); got != formats {
+	if got := r.bed.Kernel.Formats(r.volume.Ref); got != formats {
 		t.Errorf("%s: formatted %d times", where, got)
 	}
 }

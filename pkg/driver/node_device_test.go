@@ -18,7 +18,7 @@ import (
 func TestStage_MissingDeviceNodeIsWaitedForNotFormatted(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
-	must(t, v.stage(t.Context()), v.mark(t.Context(), "precious"), v.unstage(t.Context()))
+	must(t, v.Stage(t.Context()), v.mark(t.Context(), "precious"), v.Unstage(t.Context()))
 	lv, err := v.lv(t.Context())
 	must(t, err)
 	node, err := filepath.EvalSymlinks(lv.Path)
@@ -27,18 +27,18 @@ func TestStage_MissingDeviceNodeIsWaitedForNotFormatted(t *testing.T) {
 	// Never: the caller's time is up before the driver's own wait is.
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	wantCode(t, v.stage(short), codes.DeadlineExceeded)
+	wantCode(t, v.Stage(short), codes.DeadlineExceeded)
 
 	// Late: it appears while the driver waits (the abandoned wait, or a new one).
 	must(t, os.Symlink(node, lv.Path))
-	for err = v.stage(t.Context()); err != nil; err = v.stage(t.Context()) {
+	for err = v.Stage(t.Context()); err != nil; err = v.Stage(t.Context()) {
 		wantCode(t, err, codes.Aborted)
 		if t.Failed() {
 			return
 		}
 	}
 	must(t, v.checkMark(t.Context(), "precious"))
-	if got := b.Kernel.Formats(v.ref); got != 1 {
+	if got := b.Kernel.Formats(v.Ref); got != 1 {
 		t.Errorf("formatted %d times", got)
 	}
 }
@@ -47,7 +47,7 @@ func TestStage_LinkToAnotherDeviceIsNotFollowed(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v1 := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
 	v2 := mustVolume(t, b, "vol2", gib, mountCap("xfs", writer))
-	must(t, v1.stage(t.Context()), v1.unstage(t.Context()), v2.stage(t.Context()), v2.unstage(t.Context()))
+	must(t, v1.Stage(t.Context()), v1.Unstage(t.Context()), v2.Stage(t.Context()), v2.Unstage(t.Context()))
 	lv1, err := v1.lv(t.Context())
 	must(t, err)
 	lv2, err := v2.lv(t.Context())
@@ -56,8 +56,8 @@ func TestStage_LinkToAnotherDeviceIsNotFollowed(t *testing.T) {
 	must(t, err, os.Remove(lv1.Path), os.Symlink(node2, lv1.Path))
 	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	wantCode(t, v1.stage(short), codes.DeadlineExceeded)
-	wantNoMount(t, b, v1.staging)
+	wantCode(t, v1.Stage(short), codes.DeadlineExceeded)
+	wantNoMount(t, b, v1.Staging)
 }
 
 // A link that turns between two steps must not lead mkfs to another volume.
@@ -67,7 +67,7 @@ func TestStage_EveryStepIsOnTheDeviceThatWasChecked(t *testing.T) {
 			b := drivertest.ForTest(t, drivertest.Options{})
 			v := mustVolume(t, b, "vol1", 64*mib, mountCap("ext4", writer))
 			other := mustVolume(t, b, "vol2", 64*mib, blockCap(writer))
-			must(t, other.stage(t.Context()), other.mark(t.Context(), "precious"))
+			must(t, other.Stage(t.Context()), other.mark(t.Context(), "precious"))
 			lv, err := v.lv(t.Context())
 			must(t, err)
 			otherLV, err := other.lv(t.Context())
@@ -87,13 +87,13 @@ func TestStage_EveryStepIsOnTheDeviceThatWasChecked(t *testing.T) {
 				}
 				return nil
 			})
-			must(t, v.stage(t.Context()), other.checkMark(t.Context(), "precious"))
-			if v1, v2 := b.Kernel.Formats(v.ref), b.Kernel.Formats(other.ref); v1 != 1 || v2 != 0 {
+			must(t, v.Stage(t.Context()), other.checkMark(t.Context(), "precious"))
+			if v1, v2 := b.Kernel.Formats(v.Ref), b.Kernel.Formats(other.Ref); v1 != 1 || v2 != 0 {
 				t.Errorf("formatted %d times, the other volume %d times", v1, v2)
 			}
 			number, err := v.number(t.Context())
 			must(t, err)
-			if m, _ := mountAt(b, v.staging); m.Device != number {
+			if m, _ := mountAt(b, v.Staging); m.Device != number {
 				t.Errorf("mounted %+v, want device %v", m, number)
 			}
 		})
@@ -110,10 +110,10 @@ func TestStage_UnreadableReportFormatsNothing(t *testing.T) {
 		}
 		return nil
 	}, nil)
-	wantCode(t, v.stage(t.Context()), codes.Unavailable)
-	if got := b.Kernel.Formats(v.ref); got != 0 {
+	wantCode(t, v.Stage(t.Context()), codes.Unavailable)
+	if got := b.Kernel.Formats(v.Ref); got != 0 {
 		t.Errorf("formatted %d times", got)
 	}
 	b.SetHooks(nil, nil)
-	must(t, v.stage(t.Context()))
+	must(t, v.Stage(t.Context()))
 }

@@ -29,25 +29,25 @@ func TestExpand_IsIdempotentAndComparesInExtents(t *testing.T) {
 		t.Run(fsType, func(t *testing.T) {
 			b := drivertest.ForTest(t, drivertest.Options{})
 			v := mustVolume(t, b, "vol1", gib, mountCap(fsType, writer))
-			must(t, v.stage(t.Context()), v.publish(t.Context(), "pod1"))
+			must(t, v.Stage(t.Context()), v.Publish(t.Context(), "pod1"))
 			for range 3 {
-				got, err := v.expand(t.Context(), gib+1, v.target("pod1"))
+				got, err := v.Expand(t.Context(), gib+1, v.Target("pod1"))
 				must(t, err)
 				if got != gib+extent {
 					t.Errorf("capacity %d, want %d", got, gib+extent)
 				}
 			}
-			if got := b.Kernel.Growths(v.ref); got != 1 {
+			if got := b.Kernel.Growths(v.Ref); got != 1 {
 				t.Errorf("grown %d times, want 1", got)
 			}
-			_, err := b.LVM.Extend(t.Context(), v.ref, 2*gib)
+			_, err := b.LVM.Extend(t.Context(), v.Ref, 2*gib)
 			must(t, err)
-			got, err := v.expand(t.Context(), 2*gib, v.target("pod1"))
+			got, err := v.Expand(t.Context(), 2*gib, v.Target("pod1"))
 			must(t, err)
-			if got != 2*gib || b.Kernel.Growths(v.ref) != 2 {
-				t.Errorf("capacity %d, grown %d times; want %d, 2", got, b.Kernel.Growths(v.ref), 2*gib)
+			if got != 2*gib || b.Kernel.Growths(v.Ref) != 2 {
+				t.Errorf("capacity %d, grown %d times; want %d, 2", got, b.Kernel.Growths(v.Ref), 2*gib)
 			}
-			got, err = v.expand(t.Context(), 0, v.target("pod1"))
+			got, err = v.Expand(t.Context(), 0, v.Target("pod1"))
 			must(t, err)
 			if got != 2*gib {
 				t.Errorf("without a range: capacity %d, want %d", got, 2*gib)
@@ -63,45 +63,45 @@ func TestExpand_WhereTheVolumeIs(t *testing.T) {
 
 	t.Run("staged and not published", func(t *testing.T) {
 		v := mustVolume(t, b, "a", 64*mib, mountCap("ext4", writer))
-		must(t, v.stage(t.Context()))
-		_, err := v.expand(t.Context(), 128*mib, v.target("pod-to-come"))
+		must(t, v.Stage(t.Context()))
+		_, err := v.Expand(t.Context(), 128*mib, v.Target("pod-to-come"))
 		must(t, err)
-		if b.Kernel.Growths(v.ref) != 1 {
+		if b.Kernel.Growths(v.Ref) != 1 {
 			t.Error("not grown")
 		}
 	})
 	t.Run("not mounted", func(t *testing.T) {
 		v := mustVolume(t, b, "b", 64*mib, mountCap("ext4", writer))
-		must(t, v.stage(t.Context()), v.unstage(t.Context()))
-		got, err := v.expand(t.Context(), 128*mib, v.target("pod-to-come"))
+		must(t, v.Stage(t.Context()), v.Unstage(t.Context()))
+		got, err := v.Expand(t.Context(), 128*mib, v.Target("pod-to-come"))
 		must(t, err)
-		if got != 128*mib || b.Kernel.Growths(v.ref) != 0 {
-			t.Errorf("capacity %d, grown %d times", got, b.Kernel.Growths(v.ref))
+		if got != 128*mib || b.Kernel.Growths(v.Ref) != 0 {
+			t.Errorf("capacity %d, grown %d times", got, b.Kernel.Growths(v.Ref))
 		}
-		must(t, v.stage(t.Context()))
-		if b.Kernel.Growths(v.ref) != 1 {
+		must(t, v.Stage(t.Context()))
+		if b.Kernel.Growths(v.Ref) != 1 {
 			t.Error("not grown when it was staged")
 		}
 	})
 	t.Run("read-only", func(t *testing.T) {
 		v := mustVolume(t, b, "c", 64*mib, mountCap("ext4", reader))
-		must(t, v.stage(t.Context()))
-		got, err := v.expand(t.Context(), 128*mib, v.staging)
-		must(t, err, v.unstage(t.Context()))
-		if got != 128*mib || b.Kernel.Growths(v.ref) != 0 {
-			t.Errorf("capacity %d, grown %d times", got, b.Kernel.Growths(v.ref))
+		must(t, v.Stage(t.Context()))
+		got, err := v.Expand(t.Context(), 128*mib, v.Staging)
+		must(t, err, v.Unstage(t.Context()))
+		if got != 128*mib || b.Kernel.Growths(v.Ref) != 0 {
+			t.Errorf("capacity %d, grown %d times", got, b.Kernel.Growths(v.Ref))
 		}
-		must(t, v.stageWith(t.Context(), mountCap("ext4", writer)))
-		if b.Kernel.Growths(v.ref) != 1 {
+		must(t, v.StageWith(t.Context(), mountCap("ext4", writer)))
+		if b.Kernel.Growths(v.Ref) != 1 {
 			t.Error("not grown when it was staged for writing")
 		}
 	})
 	t.Run("block, by kubelet's device path", func(t *testing.T) {
 		v := mustVolume(t, b, "d", 64*mib, blockCap(writer))
-		must(t, v.stage(t.Context()), v.publish(t.Context(), "pod1"))
+		must(t, v.Stage(t.Context()), v.Publish(t.Context(), "pod1"))
 		before := len(b.Mounter.Calls())
-		for _, path := range []string{"/dev/loop7", v.target("pod1")} {
-			got, err := v.expand(t.Context(), 128*mib, path)
+		for _, path := range []string{"/dev/loop7", v.Target("pod1")} {
+			got, err := v.Expand(t.Context(), 128*mib, path)
 			must(t, err)
 			if got != 128*mib {
 				t.Errorf("capacity %d", got)
@@ -113,10 +113,10 @@ func TestExpand_WhereTheVolumeIs(t *testing.T) {
 	})
 	t.Run("a folder of the host", func(t *testing.T) {
 		v := mustVolume(t, b, "e", 64*mib, mountCap("ext4", writer))
-		must(t, v.stage(t.Context()), v.unstage(t.Context()))
-		target := v.target("pod1")
+		must(t, v.Stage(t.Context()), v.Unstage(t.Context()))
+		target := v.Target("pod1")
 		must(t, os.Mkdir(target, 0o750))
-		_, err := v.expand(t.Context(), 128*mib, target)
+		_, err := v.Expand(t.Context(), 128*mib, target)
 		wantCode(t, err, codes.Internal)
 		lv, err := v.lv(t.Context())
 		must(t, err)
@@ -127,10 +127,10 @@ func TestExpand_WhereTheVolumeIs(t *testing.T) {
 	t.Run("another volume's path", func(t *testing.T) {
 		v := mustVolume(t, b, "f", 64*mib, mountCap("ext4", writer))
 		other := mustVolume(t, b, "g", 64*mib, mountCap("ext4", writer))
-		must(t, v.stage(t.Context()), v.unstage(t.Context()), other.stage(t.Context()))
-		_, err := v.expand(t.Context(), 128*mib, other.staging)
+		must(t, v.Stage(t.Context()), v.Unstage(t.Context()), other.Stage(t.Context()))
+		_, err := v.Expand(t.Context(), 128*mib, other.Staging)
 		wantCode(t, err, codes.Internal)
-		if b.Kernel.Growths(other.ref) != 0 {
+		if b.Kernel.Growths(other.Ref) != 0 {
 			t.Error("the other volume was grown")
 		}
 	})
@@ -151,8 +151,8 @@ func TestExpand_WhereTheVolumeIs(t *testing.T) {
 func TestExpand_BeyondThePoolIsOutOfRangeWithNumbers(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
-	must(t, v.stage(t.Context()))
-	_, err := v.expand(t.Context(), 10<<40, v.staging)
+	must(t, v.Stage(t.Context()))
+	_, err := v.Expand(t.Context(), 10<<40, v.Staging)
 	wantCode(t, err, codes.OutOfRange)
 	for _, number := range []string{"3 GiB (3221225472 bytes) left", "at most 4 GiB (4294967296 bytes) would fit"} {
 		if !strings.Contains(status.Convert(err).Message(), number) {
@@ -164,7 +164,7 @@ func TestExpand_BeyondThePoolIsOutOfRangeWithNumbers(t *testing.T) {
 	if lv.SizeBytes != gib {
 		t.Errorf("extended to %d", lv.SizeBytes)
 	}
-	got, err := v.expand(t.Context(), 4*gib, v.staging)
+	got, err := v.Expand(t.Context(), 4*gib, v.Staging)
 	must(t, err)
 	if got != 4*gib {
 		t.Errorf("capacity %d", got)
@@ -180,7 +180,7 @@ func TestExpand_LVMsOwnLackOfSpaceIsOutOfRangeToo(t *testing.T) {
 		}
 		return nil
 	}, nil)
-	_, err := v.expand(t.Context(), 2*gib, v.staging+"/none")
+	_, err := v.Expand(t.Context(), 2*gib, v.Staging+"/none")
 	wantCode(t, err, codes.OutOfRange)
 }
 
@@ -200,7 +200,7 @@ func TestExpand_LimitBelowTheSize(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := b.Node.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{
-				VolumeId: v.id, VolumePath: v.staging, VolumeCapability: v.cap,
+				VolumeId: v.ID, VolumePath: v.Staging, VolumeCapability: v.Cap,
 				CapacityRange: &csi.CapacityRange{RequiredBytes: c.required, LimitBytes: c.limit},
 			})
 			wantCode(t, err, c.want)
@@ -211,11 +211,11 @@ func TestExpand_LimitBelowTheSize(t *testing.T) {
 func TestExpand_OriginOfASnapshotWaitsForTheSnapshot(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, blockCap(writer))
-	must(t, v.stage(t.Context()), b.Machine.Snapshot(v.ref, "snap1", 64*mib), b.Restart(t.Context()))
-	_, err := v.expand(t.Context(), 2*gib, v.staging)
+	must(t, v.Stage(t.Context()), b.Machine.Snapshot(v.Ref, "snap1", 64*mib), b.Restart(t.Context()))
+	_, err := v.Expand(t.Context(), 2*gib, v.Staging)
 	wantCode(t, err, codes.FailedPrecondition)
 	must(t, b.LVM.Remove(t.Context(), lvm.Ref{VolumeGroup: "vgA", Name: "snap1"}))
-	_, err = v.expand(t.Context(), 2*gib, v.staging)
+	_, err = v.Expand(t.Context(), 2*gib, v.Staging)
 	must(t, err)
 }
 
@@ -229,14 +229,14 @@ func thinOptions() drivertest.Options {
 func TestExpand_ThinOverTheWatermarkIsOutOfRange(t *testing.T) {
 	b := drivertest.ForTest(t, thinOptions())
 	v, err := newVolumeOf(t.Context(), b, "vol1", gib, blockCap(writer), map[string]string{"pool": "pool-thin"})
-	must(t, err, v.stage(t.Context()), v.mark(t.Context(), "precious"))
+	must(t, err, v.Stage(t.Context()), v.mark(t.Context(), "precious"))
 	pool := lvm.Ref{VolumeGroup: "vgA", Name: "tp0"}
 	must(t, b.Machine.SetPoolHealth(pool, lvmfake.PoolHealth{DataPercent: 91, MetadataPercent: 5}), b.Restart(t.Context()))
-	_, err = v.expand(t.Context(), gib+extent, v.staging)
+	_, err = v.Expand(t.Context(), gib+extent, v.Staging)
 	wantCode(t, err, codes.OutOfRange)
 	must(t, v.checkMark(t.Context(), "precious"))
 	must(t, b.Machine.SetPoolHealth(pool, lvmfake.PoolHealth{DataPercent: 10, MetadataPercent: 5}), b.Restart(t.Context()))
-	got, err := v.expand(t.Context(), gib+extent, v.staging)
+	got, err := v.Expand(t.Context(), gib+extent, v.Staging)
 	must(t, err)
 	if got != gib+extent {
 		t.Errorf("capacity %d", got)
@@ -247,7 +247,7 @@ func TestExpand_ThinAfterARebootIsNotTakenForFull(t *testing.T) {
 	b := drivertest.ForTest(t, thinOptions())
 	v, err := newVolumeOf(t.Context(), b, "vol1", gib, blockCap(writer), map[string]string{"pool": "pool-thin"})
 	must(t, err, b.Reboot(t.Context()))
-	_, err = v.expand(t.Context(), gib+extent, v.staging)
+	_, err = v.Expand(t.Context(), gib+extent, v.Staging)
 	must(t, err)
 }
 
@@ -259,7 +259,7 @@ func TestExpand_RaceForTheLastBytes(t *testing.T) {
 	var wait sync.WaitGroup
 	errs := make([]error, 2)
 	for i, v := range []*testVolume{v1, v2} {
-		wait.Go(func() { _, errs[i] = v.expand(t.Context(), 2*gib+512*mib, v.staging) })
+		wait.Go(func() { _, errs[i] = v.Expand(t.Context(), 2*gib+512*mib, v.Staging) })
 	}
 	wait.Wait()
 	first, second := status.Code(errs[0]), status.Code(errs[1])
@@ -271,15 +271,15 @@ func TestExpand_RaceForTheLastBytes(t *testing.T) {
 func TestExpand_PathThroughALinkedKubeletFolder(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", 64*mib, mountCap("xfs", writer))
-	must(t, v.stage(t.Context()))
+	must(t, v.Stage(t.Context()))
 	link := filepath.Join(b.Dir, "link")
 	must(t, os.Symlink(b.KubeletDir, link))
 	_, err := b.Node.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{
-		VolumeId: v.id, VolumePath: link + strings.TrimPrefix(v.staging, b.KubeletDir),
+		VolumeId: v.ID, VolumePath: link + strings.TrimPrefix(v.Staging, b.KubeletDir),
 		CapacityRange: &csi.CapacityRange{RequiredBytes: 512 * mib},
 	})
 	must(t, err)
-	if b.Kernel.Growths(v.ref) != 1 {
+	if b.Kernel.Growths(v.Ref) != 1 {
 		t.Error("not grown")
 	}
 }

@@ -34,14 +34,14 @@ func TestPublish_ReadOnlyAndFlagsReachTheTarget(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := drivertest.ForTest(t, drivertest.Options{})
 			v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer, c.stage...))
-			must(t, v.stage(t.Context()))
-			err := v.publishWith(t.Context(), "pod1", mountCap("ext4", writer, c.publish...), c.readOnly)
+			must(t, v.Stage(t.Context()))
+			err := v.PublishWith(t.Context(), "pod1", mountCap("ext4", writer, c.publish...), c.readOnly)
 			wantCode(t, err, c.code)
 			if c.code != codes.OK {
-				wantNoMount(t, b, v.target("pod1"))
+				wantNoMount(t, b, v.Target("pod1"))
 				return
 			}
-			wantMount(t, b, v.target("pod1"), c.want...)
+			wantMount(t, b, v.Target("pod1"), c.want...)
 		})
 	}
 }
@@ -51,9 +51,9 @@ func TestPublish_RepeatedIsFineAndOtherwiseIsAlreadyExists(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := drivertest.ForTest(t, drivertest.Options{})
 			v := mustVolume(t, b, "vol1", gib, c)
-			must(t, v.stage(t.Context()), v.publish(t.Context(), "pod1"), v.publish(t.Context(), "pod1"),
-				b.Restart(t.Context()), v.publish(t.Context(), "pod1"))
-			wantCode(t, v.publishWith(t.Context(), "pod1", c, true), codes.AlreadyExists)
+			must(t, v.Stage(t.Context()), v.Publish(t.Context(), "pod1"), v.Publish(t.Context(), "pod1"),
+				b.Restart(t.Context()), v.Publish(t.Context(), "pod1"))
+			wantCode(t, v.PublishWith(t.Context(), "pod1", c, true), codes.AlreadyExists)
 			if got := len(b.Kernel.Mounts()); got != 2 {
 				t.Errorf("%d mounts: %+v", got, b.Kernel.Mounts())
 			}
@@ -82,14 +82,14 @@ func TestPublish_SecondTargetDependsOnTheAccessMode(t *testing.T) {
 				volumeCap = blockCap(c.mode)
 			}
 			v := mustVolume(t, b, "vol1", gib, volumeCap)
-			must(t, v.stage(t.Context()), v.publish(t.Context(), "pod1"))
-			wantCode(t, v.publish(t.Context(), "pod2"), c.want)
+			must(t, v.Stage(t.Context()), v.Publish(t.Context(), "pod1"))
+			wantCode(t, v.Publish(t.Context(), "pod2"), c.want)
 			if c.want != codes.OK {
-				must(t, v.unpublish(t.Context(), "pod1"), v.publish(t.Context(), "pod2"))
+				must(t, v.Unpublish(t.Context(), "pod1"), v.Publish(t.Context(), "pod2"))
 				return
 			}
-			must(t, v.unpublish(t.Context(), "pod1"))
-			wantMount(t, b, v.target("pod2"))
+			must(t, v.Unpublish(t.Context(), "pod1"))
+			wantMount(t, b, v.Target("pod2"))
 		})
 	}
 }
@@ -100,8 +100,8 @@ func TestPublish_SecondTargetDependsOnTheAccessMode(t *testing.T) {
 func TestPublish_MountsThatAreNoPublicationsDoNotCount(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", singleWriter))
-	must(t, v.stage(t.Context()))
-	staged, _ := mountAt(b, v.staging)
+	must(t, v.Stage(t.Context()))
+	staged, _ := mountAt(b, v.Staging)
 	for _, path := range []string{
 		"/mnt/disk2/kubelet/pods/pod0/volumes/kubernetes.io~csi/vol1/mount",
 		"/mnt/disk2/kubelet/plugins/kubernetes.io/csi/vol1/globalmount",
@@ -113,10 +113,10 @@ func TestPublish_MountsThatAreNoPublicationsDoNotCount(t *testing.T) {
 		m.Path = path
 		b.Kernel.AddMount(m)
 	}
-	must(t, v.publish(t.Context(), "pod1"))
-	must(t, v.unpublish(t.Context(), "pod1"), v.unstage(t.Context()))
-	wantNoMount(t, b, v.target("pod1"))
-	wantNoMount(t, b, v.staging)
+	must(t, v.Publish(t.Context(), "pod1"))
+	must(t, v.Unpublish(t.Context(), "pod1"), v.Unstage(t.Context()))
+	wantNoMount(t, b, v.Target("pod1"))
+	wantNoMount(t, b, v.Staging)
 }
 
 // After a reboot kubelet may publish without staging; what lies at the staging
@@ -126,16 +126,16 @@ func TestPublish_WithoutStagingAfterRebootIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := drivertest.ForTest(t, drivertest.Options{})
 			v := mustVolume(t, b, "vol1", gib, c)
-			wantCode(t, v.publish(t.Context(), "pod1"), codes.FailedPrecondition) // never staged
-			must(t, v.stage(t.Context()), v.publish(t.Context(), "pod1"), b.Reboot(t.Context()))
-			stray := filepath.Join(v.staging, "stray")
+			wantCode(t, v.Publish(t.Context(), "pod1"), codes.FailedPrecondition) // never staged
+			must(t, v.Stage(t.Context()), v.Publish(t.Context(), "pod1"), b.Reboot(t.Context()))
+			stray := filepath.Join(v.Staging, "stray")
 			must(t, os.WriteFile(stray, []byte("of the host"), 0o600))
-			wantCode(t, v.publish(t.Context(), "pod1"), codes.FailedPrecondition)
+			wantCode(t, v.Publish(t.Context(), "pod1"), codes.FailedPrecondition)
 			if got := b.Kernel.Mounts(); len(got) != 0 {
 				t.Errorf("mounted %+v", got)
 			}
-			must(t, v.stage(t.Context()), v.publish(t.Context(), "pod1"))
-			m, _ := mountAt(b, v.target("pod1"))
+			must(t, v.Stage(t.Context()), v.Publish(t.Context(), "pod1"))
+			m, _ := mountAt(b, v.Target("pod1"))
 			number, err := v.number(t.Context())
 			must(t, err)
 			if m.Device != number || m.Block != (c.GetBlock() != nil) {
@@ -149,17 +149,17 @@ func TestPublish_StagingPathOfAnotherVolumeIsRefused(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v1 := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
 	v2 := mustVolume(t, b, "vol2", gib, mountCap("ext4", writer))
-	must(t, v1.stage(t.Context()), v2.stage(t.Context()))
-	v1.staging = v2.staging
-	wantCode(t, v1.publish(t.Context(), "pod1"), codes.FailedPrecondition)
-	wantNoMount(t, b, v1.target("pod1"))
+	must(t, v1.Stage(t.Context()), v2.Stage(t.Context()))
+	v1.Staging = v2.Staging
+	wantCode(t, v1.Publish(t.Context(), "pod1"), codes.FailedPrecondition)
+	wantNoMount(t, b, v1.Target("pod1"))
 }
 
 func TestPublish_WritableAfterReadOnlyStaging(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", reader))
-	must(t, v.stage(t.Context()))
-	wantCode(t, v.publishWith(t.Context(), "pod1", mountCap("ext4", writer), false), codes.FailedPrecondition)
+	must(t, v.Stage(t.Context()))
+	wantCode(t, v.PublishWith(t.Context(), "pod1", mountCap("ext4", writer), false), codes.FailedPrecondition)
 }
 
 func TestPublish_FailedBindLeavesNoTarget(t *testing.T) {
@@ -167,15 +167,15 @@ func TestPublish_FailedBindLeavesNoTarget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := drivertest.ForTest(t, drivertest.Options{})
 			v := mustVolume(t, b, "vol1", gib, c)
-			must(t, v.stage(t.Context()))
+			must(t, v.Stage(t.Context()))
 			b.SetHooks(nil, func(c drivertest.Call) error {
 				if c.Op == drivertest.OpBind && c.Phase == lvmfake.Before {
 					return errors.New("no")
 				}
 				return nil
 			})
-			wantCode(t, v.publish(t.Context(), "pod1"), codes.Internal)
-			if exists(v.target("pod1")) {
+			wantCode(t, v.Publish(t.Context(), "pod1"), codes.Internal)
+			if exists(v.Target("pod1")) {
 				t.Error("the target is left")
 			}
 		})
@@ -185,25 +185,25 @@ func TestPublish_FailedBindLeavesNoTarget(t *testing.T) {
 func TestPublish_Requests(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
-	must(t, v.stage(t.Context()))
-	target := v.target("pod1")
+	must(t, v.Stage(t.Context()))
+	target := v.Target("pod1")
 	for _, c := range []struct {
 		name string
 		req  *csi.NodePublishVolumeRequest
 		want codes.Code
 	}{
 		{"no volume ID", &csi.NodePublishVolumeRequest{}, codes.InvalidArgument},
-		{"no target", &csi.NodePublishVolumeRequest{VolumeId: v.id, VolumeCapability: v.cap, StagingTargetPath: v.staging}, codes.InvalidArgument},
-		{"no capability", &csi.NodePublishVolumeRequest{VolumeId: v.id, TargetPath: target, StagingTargetPath: v.staging}, codes.InvalidArgument},
-		{"no staging path", &csi.NodePublishVolumeRequest{VolumeId: v.id, TargetPath: target, VolumeCapability: v.cap}, codes.FailedPrecondition},
-		{"unknown volume", &csi.NodePublishVolumeRequest{VolumeId: "vgA/nosuch", TargetPath: target, VolumeCapability: v.cap, StagingTargetPath: v.staging}, codes.NotFound},
-		{"target outside", &csi.NodePublishVolumeRequest{VolumeId: v.id, TargetPath: "/etc/cron.d", VolumeCapability: v.cap, StagingTargetPath: v.staging}, codes.InvalidArgument},
-		{"multi-node mode", &csi.NodePublishVolumeRequest{VolumeId: v.id, TargetPath: target, StagingTargetPath: v.staging,
+		{"no target", &csi.NodePublishVolumeRequest{VolumeId: v.ID, VolumeCapability: v.Cap, StagingTargetPath: v.Staging}, codes.InvalidArgument},
+		{"no capability", &csi.NodePublishVolumeRequest{VolumeId: v.ID, TargetPath: target, StagingTargetPath: v.Staging}, codes.InvalidArgument},
+		{"no staging path", &csi.NodePublishVolumeRequest{VolumeId: v.ID, TargetPath: target, VolumeCapability: v.Cap}, codes.FailedPrecondition},
+		{"unknown volume", &csi.NodePublishVolumeRequest{VolumeId: "vgA/nosuch", TargetPath: target, VolumeCapability: v.Cap, StagingTargetPath: v.Staging}, codes.NotFound},
+		{"target outside", &csi.NodePublishVolumeRequest{VolumeId: v.ID, TargetPath: "/etc/cron.d", VolumeCapability: v.Cap, StagingTargetPath: v.Staging}, codes.InvalidArgument},
+		{"multi-node mode", &csi.NodePublishVolumeRequest{VolumeId: v.ID, TargetPath: target, StagingTargetPath: v.Staging,
 			VolumeCapability: mountCap("ext4", csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER)}, codes.InvalidArgument},
-		{"path beyond PATH_MAX", &csi.NodePublishVolumeRequest{VolumeId: v.id, TargetPath: b.KubeletDir + "/pods/" + strings.Repeat("a/", 2100) + "b",
-			VolumeCapability: v.cap, StagingTargetPath: v.staging}, codes.InvalidArgument},
-		{"long path", &csi.NodePublishVolumeRequest{VolumeId: v.id, TargetPath: v.target("pod1/" + strings.Repeat("a/", 1000) + "b"),
-			VolumeCapability: v.cap, StagingTargetPath: v.staging}, codes.OK},
+		{"path beyond PATH_MAX", &csi.NodePublishVolumeRequest{VolumeId: v.ID, TargetPath: b.KubeletDir + "/pods/" + strings.Repeat("a/", 2100) + "b",
+			VolumeCapability: v.Cap, StagingTargetPath: v.Staging}, codes.InvalidArgument},
+		{"long path", &csi.NodePublishVolumeRequest{VolumeId: v.ID, TargetPath: v.Target("pod1/" + strings.Repeat("a/", 1000) + "b"),
+			VolumeCapability: v.Cap, StagingTargetPath: v.Staging}, codes.OK},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := b.Node.NodePublishVolume(t.Context(), c.req)
@@ -218,20 +218,20 @@ func TestTeardown_BusyIsAnErrorUntilGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := drivertest.ForTest(t, drivertest.Options{})
 			v := mustVolume(t, b, "vol1", gib, c)
-			must(t, v.stage(t.Context()), v.publish(t.Context(), "pod1"))
-			target := v.target("pod1")
+			must(t, v.Stage(t.Context()), v.Publish(t.Context(), "pod1"))
+			target := v.Target("pod1")
 			b.Kernel.SetBusy(target, true)
 			for range 3 {
-				wantCode(t, v.unpublish(t.Context(), "pod1"), codes.Internal)
+				wantCode(t, v.Unpublish(t.Context(), "pod1"), codes.Internal)
 				wantMount(t, b, target)
 			}
 			b.Kernel.SetBusy(target, false)
-			must(t, v.unpublish(t.Context(), "pod1"), v.unpublish(t.Context(), "pod1"))
+			must(t, v.Unpublish(t.Context(), "pod1"), v.Unpublish(t.Context(), "pod1"))
 			if exists(target) {
 				t.Error("the target is left")
 			}
-			must(t, v.publish(t.Context(), "pod1"), v.unpublish(t.Context(), "pod1"), v.unstage(t.Context()), v.unstage(t.Context()))
-			if left, err := os.ReadDir(v.staging); err != nil || len(left) != 0 {
+			must(t, v.Publish(t.Context(), "pod1"), v.Unpublish(t.Context(), "pod1"), v.Unstage(t.Context()), v.Unstage(t.Context()))
+			if left, err := os.ReadDir(v.Staging); err != nil || len(left) != 0 {
 				t.Errorf("left in the staging path: %v, %v", left, err)
 			}
 		})
@@ -241,16 +241,16 @@ func TestTeardown_BusyIsAnErrorUntilGone(t *testing.T) {
 func TestTeardown_TargetThatCannotBeRemovedIsAnError(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
-	must(t, v.stage(t.Context()), v.publish(t.Context(), "pod1"))
-	target := v.target("pod1")
+	must(t, v.Stage(t.Context()), v.Publish(t.Context(), "pod1"))
+	target := v.Target("pod1")
 	inTheWay := filepath.Join(target, "file")
 	must(t, os.WriteFile(inTheWay, nil, 0o600))
-	wantCode(t, v.unpublish(t.Context(), "pod1"), codes.Internal)
+	wantCode(t, v.Unpublish(t.Context(), "pod1"), codes.Internal)
 	if !exists(inTheWay) {
 		t.Fatal("a file of the host was removed")
 	}
-	wantCode(t, v.unpublish(t.Context(), "pod1"), codes.Internal)
-	must(t, os.Remove(inTheWay), v.unpublish(t.Context(), "pod1"), v.unpublish(t.Context(), "pod1"))
+	wantCode(t, v.Unpublish(t.Context(), "pod1"), codes.Internal)
+	must(t, os.Remove(inTheWay), v.Unpublish(t.Context(), "pod1"), v.Unpublish(t.Context(), "pod1"))
 }
 
 // The volume may be gone, and LVM may hang: pods still come to their end, and
@@ -260,14 +260,14 @@ func TestTeardown_NeedsNeitherVolumeNorLVM(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := drivertest.ForTest(t, drivertest.Options{})
 			v := mustVolume(t, b, "vol1", gib, c)
-			must(t, v.stage(t.Context()), v.publish(t.Context(), "pod1"))
+			must(t, v.Stage(t.Context()), v.Publish(t.Context(), "pod1"))
 			state, err := b.LVM.State(t.Context())
 			must(t, err)
 			b.Machine.RemoveGroup(state.VolumeGroups[0].UUID)
 			must(t, b.Restart(t.Context()))
 			before := len(b.LVM.Calls())
-			target := v.target("pod1")
-			must(t, v.unpublish(t.Context(), "pod1"), v.unpublish(t.Context(), "pod1"), v.unstage(t.Context()), v.unstage(t.Context()))
+			target := v.Target("pod1")
+			must(t, v.Unpublish(t.Context(), "pod1"), v.Unpublish(t.Context(), "pod1"), v.Unstage(t.Context()), v.Unstage(t.Context()))
 			if calls := b.LVM.Calls()[before:]; len(calls) != 0 {
 				t.Errorf("LVM was asked: %+v", calls)
 			}
@@ -282,13 +282,13 @@ func TestTeardown_PathOfAnotherVolumeIsLeftAlone(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v1 := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
 	v2 := mustVolume(t, b, "vol2", gib, mountCap("ext4", writer))
-	must(t, v1.stage(t.Context()), v2.stage(t.Context()))
-	own := v1.staging
-	v1.staging = v2.staging
-	wantCode(t, v1.unstage(t.Context()), codes.Internal)
-	wantMount(t, b, v2.staging)
-	v1.staging = own
-	must(t, v1.unstage(t.Context()))
+	must(t, v1.Stage(t.Context()), v2.Stage(t.Context()))
+	own := v1.Staging
+	v1.Staging = v2.Staging
+	wantCode(t, v1.Unstage(t.Context()), codes.Internal)
+	wantMount(t, b, v2.Staging)
+	v1.Staging = own
+	must(t, v1.Unstage(t.Context()))
 }
 
 func TestTeardown_Requests(t *testing.T) {
@@ -317,11 +317,11 @@ func TestTeardown_Requests(t *testing.T) {
 func TestDelete_WhileStagedOrOpenIsRefused(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
-	must(t, v.stage(t.Context()), v.mark(t.Context(), "precious"))
-	wantCode(t, v.remove(t.Context()), codes.FailedPrecondition)
-	must(t, v.checkMark(t.Context(), "precious"), v.unstage(t.Context()), b.Machine.SetOpen(v.ref, 1))
-	wantCode(t, v.remove(t.Context()), codes.FailedPrecondition)
-	must(t, v.checkMark(t.Context(), "precious"), b.Machine.SetOpen(v.ref, 0), v.remove(t.Context()), v.remove(t.Context()))
+	must(t, v.Stage(t.Context()), v.mark(t.Context(), "precious"))
+	wantCode(t, v.Remove(t.Context()), codes.FailedPrecondition)
+	must(t, v.checkMark(t.Context(), "precious"), v.Unstage(t.Context()), b.Machine.SetOpen(v.Ref, 1))
+	wantCode(t, v.Remove(t.Context()), codes.FailedPrecondition)
+	must(t, v.checkMark(t.Context(), "precious"), b.Machine.SetOpen(v.Ref, 0), v.Remove(t.Context()), v.Remove(t.Context()))
 }
 
 var _ driver.Mounter = (*drivertest.Mounter)(nil)

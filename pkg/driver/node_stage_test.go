@@ -22,12 +22,12 @@ func TestStage_FirstTimeClearsFormatsAndMounts(t *testing.T) {
 		t.Run("fsType "+fsType, func(t *testing.T) {
 			b := drivertest.ForTest(t, drivertest.Options{})
 			v := mustVolume(t, b, "vol1", gib, mountCap(fsType, writer))
-			must(t, v.stage(t.Context()))
+			must(t, v.Stage(t.Context()))
 			want := fsType
 			if want == "" {
 				want = "ext4" // the pool's default
 			}
-			m, ok := mountAt(b, v.staging)
+			m, ok := mountAt(b, v.Staging)
 			if !ok || m.FSType != want {
 				t.Errorf("mounted %+v, want %s", m, want)
 			}
@@ -52,12 +52,12 @@ func TestStage_FirstTimeClearsFormatsAndMounts(t *testing.T) {
 func TestStage_NouuidOfTheClassIsNotDoubled(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("xfs", writer, "nouuid", "noatime"))
-	must(t, v.stage(t.Context()))
-	m, _ := mountAt(b, v.staging)
+	must(t, v.Stage(t.Context()))
+	m, _ := mountAt(b, v.Staging)
 	if got := slices.DeleteFunc(slices.Clone(m.SuperOptions), func(o string) bool { return o != "nouuid" }); len(got) != 1 {
 		t.Errorf("options %v", m.SuperOptions)
 	}
-	wantMount(t, b, v.staging, "noatime")
+	wantMount(t, b, v.Staging, "noatime")
 }
 
 // A new volume on extents that carry old signatures must neither keep them nor
@@ -76,15 +76,15 @@ func TestStage_OldSignaturesOnReusedExtentsAreCleared(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := drivertest.ForTest(t, drivertest.Options{})
 			v := mustVolume(t, b, "vol1", gib, mountCap("xfs", writer))
-			_, err := b.LVM.Activate(t.Context(), v.ref)
+			_, err := b.LVM.Activate(t.Context(), v.Ref)
 			must(t, err)
 			lv, err := v.lv(t.Context())
 			must(t, err)
 			f, err := os.OpenFile(lv.Path, os.O_WRONLY, 0)
 			must(t, err)
 			_, err = f.WriteAt([]byte(signature.magic), signature.offset)
-			must(t, err, f.Close(), v.stage(t.Context()))
-			if got := b.Kernel.Formats(v.ref); got != 1 {
+			must(t, err, f.Close(), v.Stage(t.Context()))
+			if got := b.Kernel.Formats(v.Ref); got != 1 {
 				t.Errorf("formatted %d times", got)
 			}
 		})
@@ -97,17 +97,17 @@ func TestStage_OldSignaturesOnReusedExtentsAreCleared(t *testing.T) {
 func TestStage_FormattedTagWithEmptyProbeNeverFormats(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
-	must(t, v.stage(t.Context()), v.mark(t.Context(), "precious"), v.unstage(t.Context()))
+	must(t, v.Stage(t.Context()), v.mark(t.Context(), "precious"), v.Unstage(t.Context()))
 	number, err := v.number(t.Context())
 	must(t, err)
 	b.Kernel.SetBlank(number, true)
-	wantCode(t, v.stage(t.Context()), codes.Internal)
-	wantNoMount(t, b, v.staging)
+	wantCode(t, v.Stage(t.Context()), codes.Internal)
+	wantNoMount(t, b, v.Staging)
 	must(t, b.Restart(t.Context()))
-	wantCode(t, v.stage(t.Context()), codes.Internal)
+	wantCode(t, v.Stage(t.Context()), codes.Internal)
 	b.Kernel.SetBlank(number, false)
-	must(t, v.stage(t.Context()), v.checkMark(t.Context(), "precious"))
-	if got := b.Kernel.Formats(v.ref); got != 1 {
+	must(t, v.Stage(t.Context()), v.checkMark(t.Context(), "precious"))
+	if got := b.Kernel.Formats(v.Ref); got != 1 {
 		t.Errorf("formatted %d times", got)
 	}
 }
@@ -122,12 +122,12 @@ func TestStage_NewVolumeThatCannotBeReadIsNotFormatted(t *testing.T) {
 		}
 		return nil
 	}, nil)
-	wantCode(t, v.stage(t.Context()), codes.Internal)
-	if got := b.Kernel.Formats(v.ref); got != 0 {
+	wantCode(t, v.Stage(t.Context()), codes.Internal)
+	if got := b.Kernel.Formats(v.Ref); got != 0 {
 		t.Errorf("formatted %d times", got)
 	}
 	b.SetHooks(nil, nil)
-	must(t, v.stage(t.Context()))
+	must(t, v.Stage(t.Context()))
 }
 
 func TestStage_UsedVolumeInAnotherWayIsRefused(t *testing.T) {
@@ -142,9 +142,9 @@ func TestStage_UsedVolumeInAnotherWayIsRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := drivertest.ForTest(t, drivertest.Options{})
 			v := mustVolume(t, b, "vol1", gib, c.first)
-			must(t, v.stage(t.Context()), v.mark(t.Context(), "precious"), v.unstage(t.Context()))
-			wantCode(t, v.stageWith(t.Context(), c.second), codes.FailedPrecondition)
-			must(t, v.checkMark(t.Context(), "precious"), v.stage(t.Context()))
+			must(t, v.Stage(t.Context()), v.mark(t.Context(), "precious"), v.Unstage(t.Context()))
+			wantCode(t, v.StageWith(t.Context(), c.second), codes.FailedPrecondition)
+			must(t, v.checkMark(t.Context(), "precious"), v.Stage(t.Context()))
 		})
 	}
 }
@@ -152,7 +152,7 @@ func TestStage_UsedVolumeInAnotherWayIsRefused(t *testing.T) {
 func TestStage_ProbeShowsAnotherFormatThanTheTag(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
-	must(t, v.stage(t.Context()), v.unstage(t.Context()))
+	must(t, v.Stage(t.Context()), v.Unstage(t.Context()))
 	lv, err := v.lv(t.Context())
 	must(t, err)
 	f, err := os.OpenFile(lv.Path, os.O_WRONLY, 0)
@@ -161,8 +161,8 @@ func TestStage_ProbeShowsAnotherFormatThanTheTag(t *testing.T) {
 	must(t, err)
 	_, err = f.WriteAt([]byte("LUKS\xba\xbe"), 0)
 	must(t, err, f.Close())
-	wantCode(t, v.stage(t.Context()), codes.Internal)
-	if got := b.Kernel.Formats(v.ref); got != 1 {
+	wantCode(t, v.Stage(t.Context()), codes.Internal)
+	if got := b.Kernel.Formats(v.Ref); got != 1 {
 		t.Errorf("formatted %d times", got)
 	}
 }
@@ -171,7 +171,7 @@ func TestStage_ProbeShowsAnotherFormatThanTheTag(t *testing.T) {
 func TestStage_RepeatedIsFineAndOtherwiseIsAlreadyExists(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer, "noatime"))
-	must(t, v.stage(t.Context()), v.stage(t.Context()), b.Restart(t.Context()), v.stage(t.Context()))
+	must(t, v.Stage(t.Context()), v.Stage(t.Context()), b.Restart(t.Context()), v.Stage(t.Context()))
 	for name, other := range map[string]*csi.VolumeCapability{
 		"other flags":  mountCap("ext4", writer, "nodev"),
 		"no flags":     mountCap("ext4", writer),
@@ -180,7 +180,7 @@ func TestStage_RepeatedIsFineAndOtherwiseIsAlreadyExists(t *testing.T) {
 		"other type":   mountCap("xfs", writer, "noatime"),
 		"block device": blockCap(writer),
 	} {
-		if err := v.stageWith(t.Context(), other); err == nil {
+		if err := v.StageWith(t.Context(), other); err == nil {
 			t.Errorf("%s: staged", name)
 		} else {
 			wantCode(t, err, codes.AlreadyExists)
@@ -203,12 +203,12 @@ func TestStage_FailureAfterMountIsUndone(t *testing.T) {
 		}
 		return nil
 	})
-	wantCode(t, v.stage(t.Context()), codes.Internal)
-	wantNoMount(t, b, v.staging)
-	must(t, v.remove(t.Context()))
+	wantCode(t, v.Stage(t.Context()), codes.Internal)
+	wantNoMount(t, b, v.Staging)
+	must(t, v.Remove(t.Context()))
 	b.SetHooks(nil, nil)
 	v = mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
-	must(t, v.stage(t.Context()))
+	must(t, v.Stage(t.Context()))
 }
 
 func TestStage_BadMountOptions(t *testing.T) {
@@ -228,8 +228,8 @@ func TestStage_BadMountOptions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := drivertest.ForTest(t, drivertest.Options{})
 			v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
-			wantCode(t, v.stageWith(t.Context(), mountCap("ext4", c.mode, c.flags...)), c.want)
-			wantNoMount(t, b, v.staging)
+			wantCode(t, v.StageWith(t.Context(), mountCap("ext4", c.mode, c.flags...)), c.want)
+			wantNoMount(t, b, v.Staging)
 		})
 	}
 }
@@ -246,10 +246,10 @@ func TestStage_MkfsOptionsOfTheClass(t *testing.T) {
 		wantCode(t, err, want)
 		if err == nil {
 			// What stands in a PersistentVolume can be changed by hand.
-			v.context["mkfsOptions"] = "-d /etc"
-			wantCode(t, v.stage(t.Context()), codes.InvalidArgument)
-			v.context["mkfsOptions"] = options
-			must(t, v.stage(t.Context()), v.unstage(t.Context()), v.remove(t.Context()))
+			v.Context["mkfsOptions"] = "-d /etc"
+			wantCode(t, v.Stage(t.Context()), codes.InvalidArgument)
+			v.Context["mkfsOptions"] = options
+			must(t, v.Stage(t.Context()), v.Unstage(t.Context()), v.Remove(t.Context()))
 		}
 	}
 }
@@ -257,9 +257,9 @@ func TestStage_MkfsOptionsOfTheClass(t *testing.T) {
 func TestStage_ReaderOnlyIsMountedReadOnly(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", reader))
-	must(t, v.stage(t.Context()), v.publish(t.Context(), "pod1"))
-	wantMount(t, b, v.staging, "ro")
-	wantMount(t, b, v.target("pod1"), "ro")
+	must(t, v.Stage(t.Context()), v.Publish(t.Context(), "pod1"))
+	wantMount(t, b, v.Staging, "ro")
+	wantMount(t, b, v.Target("pod1"), "ro")
 }
 
 func TestStage_Paths(t *testing.T) {
@@ -280,7 +280,7 @@ func TestStage_Paths(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := b.Node.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
-				VolumeId: v.id, StagingTargetPath: path, VolumeCapability: v.cap,
+				VolumeId: v.ID, StagingTargetPath: path, VolumeCapability: v.Cap,
 			})
 			wantCode(t, err, codes.InvalidArgument)
 		})
@@ -293,9 +293,9 @@ func TestStage_Paths(t *testing.T) {
 func TestStage_StagingPathTakenBySomethingElse(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
-	b.Kernel.AddMount(driver.Mount{Path: v.staging, FSType: "tmpfs", Source: "tmpfs", Device: driver.DeviceNumber{Major: -1, Minor: -1}})
-	wantCode(t, v.stage(t.Context()), codes.FailedPrecondition)
-	if got := b.Kernel.Formats(v.ref); got != 0 {
+	b.Kernel.AddMount(driver.Mount{Path: v.Staging, FSType: "tmpfs", Source: "tmpfs", Device: driver.DeviceNumber{Major: -1, Minor: -1}})
+	wantCode(t, v.Stage(t.Context()), codes.FailedPrecondition)
+	if got := b.Kernel.Formats(v.Ref); got != 0 {
 		t.Errorf("formatted %d times", got)
 	}
 }
@@ -303,24 +303,24 @@ func TestStage_StagingPathTakenBySomethingElse(t *testing.T) {
 func TestStage_UnknownAndDeletedVolumes(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
-	must(t, v.remove(t.Context()))
-	wantCode(t, v.stage(t.Context()), codes.NotFound)
-	v.id = "no-slash"
-	wantCode(t, v.stage(t.Context()), codes.NotFound)
-	v.id = "vgOther/vol1"
-	wantCode(t, v.stage(t.Context()), codes.FailedPrecondition)
+	must(t, v.Remove(t.Context()))
+	wantCode(t, v.Stage(t.Context()), codes.NotFound)
+	v.ID = "no-slash"
+	wantCode(t, v.Stage(t.Context()), codes.NotFound)
+	v.ID = "vgOther/vol1"
+	wantCode(t, v.Stage(t.Context()), codes.FailedPrecondition)
 }
 
 func TestStage_FilesystemThatTheKernelMadeReadOnly(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
-	must(t, v.stage(t.Context()))
+	must(t, v.Stage(t.Context()))
 	number, err := v.number(t.Context())
 	must(t, err)
 	b.Kernel.FailFilesystem(number)
-	wantCode(t, v.stage(t.Context()), codes.Internal)
-	wantCode(t, v.publish(t.Context(), "pod1"), codes.Internal)
-	must(t, v.unstage(t.Context()), v.stage(t.Context()), v.publish(t.Context(), "pod1"))
+	wantCode(t, v.Stage(t.Context()), codes.Internal)
+	wantCode(t, v.Publish(t.Context(), "pod1"), codes.Internal)
+	must(t, v.Unstage(t.Context()), v.Stage(t.Context()), v.Publish(t.Context(), "pod1"))
 }
 
 func TestStage_HangingMkfsAnswersInTimeAndGoesOn(t *testing.T) {
@@ -337,19 +337,19 @@ func TestStage_HangingMkfsAnswersInTimeAndGoesOn(t *testing.T) {
 	})
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	wantCode(t, v.stage(short), codes.DeadlineExceeded)
+	wantCode(t, v.Stage(short), codes.DeadlineExceeded)
 	<-entered
-	wantCode(t, v.stage(t.Context()), codes.Aborted)
-	must(t, other.stage(t.Context()))
+	wantCode(t, v.Stage(t.Context()), codes.Aborted)
+	must(t, other.Stage(t.Context()))
 	close(release)
-	for err := v.stage(t.Context()); err != nil; err = v.stage(t.Context()) {
+	for err := v.Stage(t.Context()); err != nil; err = v.Stage(t.Context()) {
 		wantCode(t, err, codes.Aborted)
 		if t.Failed() {
 			return
 		}
 	}
-	if got := b.Kernel.Formats(v.ref); got != 1 {
+	if got := b.Kernel.Formats(v.Ref); got != 1 {
 		t.Errorf("formatted %d times", got)
 	}
-	wantMount(t, b, v.staging)
+	wantMount(t, b, v.Staging)
 }

@@ -47,7 +47,7 @@ func wantStatus(t *rapid.T, what string, err error, want codes.Code) {
 
 func (m *model) stage(t *rapid.T) {
 	v := m.pick(t)
-	wantStatus(t, "stage "+v.name, v.stage(t.Context()), codes.OK)
+	wantStatus(t, "stage "+v.name, v.Stage(t.Context()), codes.OK)
 	v.staged, v.used, v.grownTo = true, true, v.size
 }
 
@@ -56,18 +56,18 @@ func (m *model) unstage(t *rapid.T) {
 	if len(v.published) > 0 {
 		t.Skip("kubelet unpublishes first")
 	}
-	wantStatus(t, "unstage "+v.name, v.unstage(t.Context()), codes.OK)
+	wantStatus(t, "unstage "+v.name, v.Unstage(t.Context()), codes.OK)
 	v.staged = false
 }
 
 func (m *model) publish(t *rapid.T) {
 	v, p := m.pick(t), pod(t)
 	want := codes.OK
-	many := v.cap.GetAccessMode().GetMode() == multiWriter
+	many := v.Cap.GetAccessMode().GetMode() == multiWriter
 	if !v.staged || !many && len(v.published) > 0 && !v.published[p] {
 		want = codes.FailedPrecondition
 	}
-	wantStatus(t, "publish "+v.name, v.publish(t.Context(), p), want)
+	wantStatus(t, "publish "+v.name, v.Publish(t.Context(), p), want)
 	if want == codes.OK {
 		v.published[p] = true
 	}
@@ -75,15 +75,15 @@ func (m *model) publish(t *rapid.T) {
 
 func (m *model) unpublish(t *rapid.T) {
 	v, p := m.pick(t), pod(t)
-	wantStatus(t, "unpublish "+v.name, v.unpublish(t.Context(), p), codes.OK)
+	wantStatus(t, "unpublish "+v.name, v.Unpublish(t.Context(), p), codes.OK)
 	delete(v.published, p)
 }
 
 func (m *model) expand(t *rapid.T) {
 	v := m.pick(t)
 	by := rapid.Int64Range(0, 3*extent).Draw(t, "by")
-	path := v.target("pod9") // not there; the staging path is, if it is staged
-	got, err := v.expand(t.Context(), v.size+by, path)
+	path := v.Target("pod9") // not there; the staging path is, if it is staged
+	got, err := v.Expand(t.Context(), v.size+by, path)
 	wantStatus(t, "expand "+v.name, err, codes.OK)
 	v.size = (v.size + by + extent - 1) / extent * extent
 	if got != v.size {
@@ -112,14 +112,14 @@ func (m *model) otherUse(t *rapid.T) {
 		t.Skip("nothing to protect")
 	}
 	other := mountCap("btrfs", writer)
-	if rapid.Bool().Draw(t, "block") && v.cap.GetBlock() == nil {
+	if rapid.Bool().Draw(t, "block") && v.Cap.GetBlock() == nil {
 		other = blockCap(writer)
 	}
 	want := codes.FailedPrecondition
 	if v.staged {
 		want = codes.AlreadyExists
 	}
-	wantStatus(t, "stage in another way "+v.name, v.stageWith(t.Context(), other), want)
+	wantStatus(t, "stage in another way "+v.name, v.StageWith(t.Context(), other), want)
 }
 
 func (m *model) restart(t *rapid.T) {
@@ -140,13 +140,13 @@ func (m *model) reboot(t *rapid.T) {
 func (m *model) remove(t *rapid.T) {
 	v := m.pick(t)
 	want := codes.OK
-	if v.staged && v.cap.GetBlock() == nil {
+	if v.staged && v.Cap.GetBlock() == nil {
 		want = codes.FailedPrecondition
 	}
 	if v.staged && want == codes.OK {
 		t.Skip("nothing has the block device open, so nothing would hold it back")
 	}
-	wantStatus(t, "delete "+v.name, v.testVolume.remove(t.Context()), want)
+	wantStatus(t, "delete "+v.name, v.Remove(t.Context()), want)
 	if want == codes.OK {
 		m.create(t, v)
 	}
@@ -154,11 +154,11 @@ func (m *model) remove(t *rapid.T) {
 
 // create makes a volume under the name of one that is gone.
 func (m *model) create(t *rapid.T, old *modelVolume) {
-	v, err := newVolume(t.Context(), m.bed, old.name, crashBytes, old.cap)
+	v, err := newVolume(t.Context(), m.bed, old.name, crashBytes, old.Cap)
 	if err != nil {
 		t.Fatal(err)
 	}
-	*old = modelVolume{testVolume: v, name: old.name, published: map[string]bool{}, size: v.bytes}
+	*old = modelVolume{testVolume: v, name: old.name, published: map[string]bool{}, size: v.Bytes}
 }
 
 // check compares the node with the model.
@@ -190,10 +190,10 @@ func (m *model) check(t *rapid.T) {
 
 // checkSize wants the file system to have the size that it last had a reason to have.
 func (m *model) checkSize(t *rapid.T, v *modelVolume) {
-	if !v.staged || v.cap.GetBlock() != nil {
+	if !v.staged || v.Cap.GetBlock() != nil {
 		return
 	}
-	resp, err := m.bed.Node.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: v.id, VolumePath: v.staging})
+	resp, err := m.bed.Node.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: v.ID, VolumePath: v.Staging})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,9 +219,9 @@ func TestNodeStates_AnyOrderOfCallsRestartsAndReboots(t *testing.T) {
 		defer bed.Close() //nolint:errcheck // the test has ended
 		m := &model{bed: bed}
 		for _, v := range []*modelVolume{
-			{name: "ext4", testVolume: &testVolume{cap: mountCap("ext4", multiWriter)}},
-			{name: "xfs", testVolume: &testVolume{cap: mountCap("xfs", singleWriter, "noatime")}},
-			{name: "block", testVolume: &testVolume{cap: blockCap(multiWriter)}},
+			{name: "ext4", testVolume: &testVolume{Volume: &drivertest.Volume{Cap: mountCap("ext4", multiWriter)}}},
+			{name: "xfs", testVolume: &testVolume{Volume: &drivertest.Volume{Cap: mountCap("xfs", singleWriter, "noatime")}}},
+			{name: "block", testVolume: &testVolume{Volume: &drivertest.Volume{Cap: blockCap(multiWriter)}}},
 		} {
 			m.create(t, v)
 			m.volumes = append(m.volumes, v)

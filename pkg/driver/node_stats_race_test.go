@@ -17,8 +17,8 @@ func TestStats_UnmountedBeforeTheNumbersAreRead(t *testing.T) {
 	for _, removed := range []bool{false, true} {
 		b := drivertest.ForTest(t, drivertest.Options{})
 		v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
-		must(t, v.stage(t.Context()), v.publish(t.Context(), "pod1"))
-		target := v.target("pod1")
+		must(t, v.Stage(t.Context()), v.Publish(t.Context(), "pod1"))
+		target := v.Target("pod1")
 		b.SetHooks(nil, func(c drivertest.Call) error {
 			if c.Op != drivertest.OpStatfs || c.Phase != lvmfake.Before || c.Path != target {
 				return nil
@@ -29,7 +29,7 @@ func TestStats_UnmountedBeforeTheNumbersAreRead(t *testing.T) {
 			}
 			return err
 		})
-		_, err := stats(t.Context(), b, v.id, target)
+		_, err := stats(t.Context(), b, v.ID, target)
 		wantCode(t, err, codes.NotFound)
 	}
 }
@@ -38,14 +38,14 @@ func TestStats_UnmountedBeforeTheNumbersAreRead(t *testing.T) {
 func TestHealth_UnmountedBeforeTheFileSystemIsAsked(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
-	must(t, v.stage(t.Context()))
+	must(t, v.Stage(t.Context()))
 	b.SetHooks(nil, func(c drivertest.Call) error {
 		if c.Op != drivertest.OpStatfs || c.Phase != lvmfake.Before {
 			return nil
 		}
-		return b.Mounter.Unmount(t.Context(), v.staging)
+		return b.Mounter.Unmount(t.Context(), v.Staging)
 	})
-	resp, err := b.Node.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.id})
+	resp, err := b.Node.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.ID})
 	must(t, err)
 	if got := conditions(resp.GetVolumeHealth()); len(got) != 0 {
 		t.Errorf("conditions %v", got)

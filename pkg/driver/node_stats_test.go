@@ -35,7 +35,7 @@ func TestStats_OnlyOfThisVolumeAtThisPath(t *testing.T) {
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
 	other := mustVolume(t, b, "vol2", gib, mountCap("ext4", writer))
 	block := mustVolume(t, b, "vol3", gib, blockCap(writer))
-	must(t, v.stage(t.Context()), v.publish(t.Context(), "pod1"), other.stage(t.Context()), block.stage(t.Context()), block.publish(t.Context(), "pod1"))
+	must(t, v.Stage(t.Context()), v.Publish(t.Context(), "pod1"), other.Stage(t.Context()), block.Stage(t.Context()), block.Publish(t.Context(), "pod1"))
 	folder := filepath.Join(b.KubeletDir, "pods/pod1/folder")
 	must(t, os.Mkdir(folder, 0o750))
 	before := len(b.LVM.Calls())
@@ -45,18 +45,18 @@ func TestStats_OnlyOfThisVolumeAtThisPath(t *testing.T) {
 		want           codes.Code
 		units          []string
 	}{
-		{"target", v.id, v.target("pod1"), codes.OK, filesystem},
-		{"staging path", v.id, v.staging, codes.OK, filesystem},
-		{"block target", block.id, block.target("pod1"), codes.OK, device},
-		{"block staging path", block.id, block.staging, codes.OK, device},
-		{"folder of the host", v.id, folder, codes.NotFound, nil},
-		{"path that is not there", v.id, v.target("pod9"), codes.NotFound, nil},
-		{"relative path", v.id, "some/path", codes.NotFound, nil},
-		{"path of another volume", v.id, other.staging, codes.NotFound, nil},
-		{"unknown volume", "vgA/nosuch", v.staging, codes.NotFound, nil},
-		{"ID of nobody", "nosuch", v.staging, codes.NotFound, nil},
-		{"no volume ID", "", v.staging, codes.InvalidArgument, nil},
-		{"no path", v.id, "", codes.InvalidArgument, nil},
+		{"target", v.ID, v.Target("pod1"), codes.OK, filesystem},
+		{"staging path", v.ID, v.Staging, codes.OK, filesystem},
+		{"block target", block.ID, block.Target("pod1"), codes.OK, device},
+		{"block staging path", block.ID, block.Staging, codes.OK, device},
+		{"folder of the host", v.ID, folder, codes.NotFound, nil},
+		{"path that is not there", v.ID, v.Target("pod9"), codes.NotFound, nil},
+		{"relative path", v.ID, "some/path", codes.NotFound, nil},
+		{"path of another volume", v.ID, other.Staging, codes.NotFound, nil},
+		{"unknown volume", "vgA/nosuch", v.Staging, codes.NotFound, nil},
+		{"ID of nobody", "nosuch", v.Staging, codes.NotFound, nil},
+		{"no volume ID", "", v.Staging, codes.InvalidArgument, nil},
+		{"no path", v.ID, "", codes.InvalidArgument, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			units, err := stats(t.Context(), b, c.id, c.path)
@@ -69,7 +69,7 @@ func TestStats_OnlyOfThisVolumeAtThisPath(t *testing.T) {
 	if calls := b.LVM.Calls()[before:]; len(calls) != 0 {
 		t.Errorf("LVM was asked: %+v", calls)
 	}
-	resp, err := b.Node.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: block.id, VolumePath: block.target("pod1")})
+	resp, err := b.Node.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: block.ID, VolumePath: block.Target("pod1")})
 	must(t, err)
 	if got := resp.GetUsage()[0].GetTotal(); got != gib {
 		t.Errorf("block volume has %d bytes, want %d", got, gib)
@@ -79,24 +79,24 @@ func TestStats_OnlyOfThisVolumeAtThisPath(t *testing.T) {
 func TestStats_AreGoneAfterUnpublishAndRaceWithIt(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
-	must(t, v.stage(t.Context()))
-	target := v.target("pod1")
+	must(t, v.Stage(t.Context()))
+	target := v.Target("pod1")
 	for range 20 {
-		must(t, v.publish(t.Context(), "pod1"))
+		must(t, v.Publish(t.Context(), "pod1"))
 		var wait sync.WaitGroup
 		wait.Go(func() {
-			_, err := stats(t.Context(), b, v.id, target)
+			_, err := stats(t.Context(), b, v.ID, target)
 			if code := status.Code(err); code != codes.OK && code != codes.NotFound && code != codes.Internal {
 				t.Errorf("during unpublication: %v", err)
 			}
 		})
 		wait.Go(func() {
-			if err := v.unpublish(t.Context(), "pod1"); err != nil {
+			if err := v.Unpublish(t.Context(), "pod1"); err != nil {
 				t.Error(err)
 			}
 		})
 		wait.Wait()
-		_, err := stats(t.Context(), b, v.id, target)
+		_, err := stats(t.Context(), b, v.ID, target)
 		wantCode(t, err, codes.NotFound)
 	}
 }
@@ -105,31 +105,31 @@ func TestStats_OfAHangingFilesystemAnswerInTime(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
 	other := mustVolume(t, b, "vol2", gib, mountCap("ext4", writer))
-	must(t, v.stage(t.Context()), other.stage(t.Context()))
+	must(t, v.Stage(t.Context()), other.Stage(t.Context()))
 	release := make(chan struct{})
 	b.SetHooks(nil, func(c drivertest.Call) error {
-		if c.Op == drivertest.OpStatfs && c.Path == v.staging {
+		if c.Op == drivertest.OpStatfs && c.Path == v.Staging {
 			<-release
 		}
 		return nil
 	})
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := stats(short, b, v.id, v.staging)
+	_, err := stats(short, b, v.ID, v.Staging)
 	wantCode(t, err, codes.DeadlineExceeded)
-	health, err := b.Node.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.id})
+	health, err := b.Node.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.ID})
 	must(t, err)
 	if diff := cmp.Diff([]string{"INACCESSIBLE NotResponding"}, conditions(health.GetVolumeHealth())); diff != "" {
 		t.Error(diff)
 	}
-	_, err = stats(t.Context(), b, other.id, other.staging)
+	_, err = stats(t.Context(), b, other.ID, other.Staging)
 	wantCode(t, err, codes.OK)
 	var wait sync.WaitGroup
 	for range 10 {
 		wait.Go(func() {
 			soon, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
-			if _, err := stats(soon, b, v.id, v.staging); status.Code(err) != codes.DeadlineExceeded {
+			if _, err := stats(soon, b, v.ID, v.Staging); status.Code(err) != codes.DeadlineExceeded {
 				t.Errorf("while it hangs: %v", err)
 			}
 		})
@@ -137,7 +137,7 @@ func TestStats_OfAHangingFilesystemAnswerInTime(t *testing.T) {
 	wait.Wait()
 	waiting := 0
 	for _, call := range b.Mounter.Calls() {
-		if call.Op == drivertest.OpStatfs && call.Path == v.staging {
+		if call.Op == drivertest.OpStatfs && call.Path == v.Staging {
 			waiting++
 		}
 	}
@@ -146,7 +146,7 @@ func TestStats_OfAHangingFilesystemAnswerInTime(t *testing.T) {
 	}
 	close(release)
 	await(t, "it answers again", func() bool {
-		_, err := stats(t.Context(), b, v.id, v.staging)
+		_, err := stats(t.Context(), b, v.ID, v.Staging)
 		return err == nil
 	})
 }
@@ -175,13 +175,13 @@ func TestNodeInfo_MaxVolumesIsATotal(t *testing.T) {
 		volumes = append(volumes, mustVolume(t, b, "vol"+string(rune('a'+i)), 4*mib, blockCap(writer)))
 	}
 	for _, v := range volumes {
-		must(t, v.stage(t.Context()))
+		must(t, v.Stage(t.Context()))
 	}
 	if got := maxVolumes(); got != 12 {
 		t.Errorf("with 12 in use and a limit of 10: %d", got)
 	}
 	for _, v := range volumes {
-		must(t, v.unstage(t.Context()))
+		must(t, v.Unstage(t.Context()))
 	}
 	if got := maxVolumes(); got != 10 {
 		t.Errorf("with none in use any more: %d", got)
@@ -214,7 +214,7 @@ func TestNodeInfo_MaxVolumesIsWhatLVMTakes(t *testing.T) {
 	var volumes []*testVolume
 	for i := range 3 {
 		volumes = append(volumes, mustVolume(t, b, "vol"+string(rune('a'+i)), 4*mib, blockCap(writer)))
-		must(t, volumes[i].stage(t.Context()))
+		must(t, volumes[i].Stage(t.Context()))
 		want("with volumes of ours", 5)
 	}
 	foreign("theirs")
@@ -231,8 +231,8 @@ func TestNodeInfo_MaxVolumesIsWhatLVMTakes(t *testing.T) {
 	_, err = newVolume(t.Context(), b, "vold", 4*mib, blockCap(writer))
 	wantCode(t, err, codes.ResourceExhausted)
 	for _, v := range volumes {
-		must(t, v.unstage(t.Context()))
-		must(t, v.remove(t.Context()))
+		must(t, v.Unstage(t.Context()))
+		must(t, v.Remove(t.Context()))
 		want("volumes of ours go", 3)
 	}
 	for _, name := range []string{"c", "d", "e"} {
@@ -267,16 +267,16 @@ func TestHealth_OfVolumes(t *testing.T) {
 	o.Groups = []lvmfake.Group{{Name: "vgA", Disks: []lvmfake.Disk{{Device: "/dev/sda", SizeBytes: 4 * gib}, {Device: "/dev/sdb", SizeBytes: 4 * gib}}}}
 	b := drivertest.ForTest(t, o)
 	thin, err := newVolumeOf(t.Context(), b, "thin1", gib, mountCap("ext4", writer), map[string]string{"pool": "pool-thin"})
-	must(t, err, thin.stage(t.Context()))
+	must(t, err, thin.Stage(t.Context()))
 	mirror, err := newVolumeOf(t.Context(), b, "mirror1", gib, mountCap("ext4", writer),
 		map[string]string{"pool": "pool-thick", "layout": "raid1", "mirrors": "2"})
 	must(t, err)
 	linear := mustVolume(t, b, "linear1", 3*gib, mountCap("ext4", writer))
 	health := func(v *testVolume) []string {
 		t.Helper()
-		resp, err := b.Node.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.id})
+		resp, err := b.Node.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.ID})
 		must(t, err)
-		if resp.GetVolumeHealth().GetVolumeId() != v.id {
+		if resp.GetVolumeHealth().GetVolumeId() != v.ID {
 			t.Errorf("answer about %q", resp.GetVolumeHealth().GetVolumeId())
 		}
 		return conditions(resp.GetVolumeHealth())

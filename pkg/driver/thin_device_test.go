@@ -26,7 +26,7 @@ func TestStage_ThinVolumeThatItsPoolWasNotToldOf(t *testing.T) {
 			var made []string
 			b.LVM.SetHook(func(_ context.Context, c lvmfake.Call) error {
 				switch {
-				case c.Op == lvmfake.OpActivate && c.Phase == lvmfake.Before && c.Ref == v.ref && !told:
+				case c.Op == lvmfake.OpActivate && c.Phase == lvmfake.Before && c.Ref == v.Ref && !told:
 					return fmt.Errorf("%w: No data available", lvm.ErrThinDeviceMissing)
 				case c.Op == lvmfake.OpCreate && c.Phase == lvmfake.After:
 					told = !deaf
@@ -35,18 +35,18 @@ func TestStage_ThinVolumeThatItsPoolWasNotToldOf(t *testing.T) {
 				return nil
 			})
 			if deaf {
-				wantCode(t, v.stage(t.Context()), codes.Internal)
+				wantCode(t, v.Stage(t.Context()), codes.Internal)
 			} else {
-				must(t, v.stage(t.Context()), v.mark(t.Context(), "precious"))
+				must(t, v.Stage(t.Context()), v.mark(t.Context(), "precious"))
 			}
 			if !slices.Contains(made, "csi-local/state=deleting") {
 				t.Errorf("a process that ends here leaves for good: %v", made)
 			}
 			state, err := b.LVM.Refresh(t.Context())
 			must(t, err)
-			vg, _ := state.VolumeGroup(v.ref.VolumeGroup)
+			vg, _ := state.VolumeGroup(v.Ref.VolumeGroup)
 			for _, lv := range vg.LogicalVolumes {
-				if lv.SegmentType == lvm.SegThin && lv.Name != v.ref.Name {
+				if lv.SegmentType == lvm.SegThin && lv.Name != v.Ref.Name {
 					t.Errorf("%s is left", lv.Name)
 				}
 			}

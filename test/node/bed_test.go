@@ -18,6 +18,7 @@ import (
 
 	"github.com/csi-local/csi-local/pkg/blockdev"
 	"github.com/csi-local/csi-local/pkg/driver"
+	"github.com/csi-local/csi-local/pkg/driver/drivertest"
 	"github.com/csi-local/csi-local/pkg/lvm"
 	"github.com/csi-local/csi-local/pkg/lvm/lvmtest"
 	"github.com/csi-local/csi-local/pkg/poolconfig"
@@ -137,26 +138,21 @@ func (b *bed) unmountAll() error {
 }
 
 func mountCap(fsType string, mode csi.VolumeCapability_AccessMode_Mode, flags ...string) *csi.VolumeCapability {
-	return &csi.VolumeCapability{
-		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: flags}},
-		AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode},
-	}
+	return drivertest.MountCap(fsType, mode, flags...)
 }
 
 func blockCap(mode csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability {
-	return &csi.VolumeCapability{
-		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
-		AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode},
-	}
+	return drivertest.BlockCap(mode)
 }
 
-// volume is a volume with its paths, laid out as kubelet does.
+// Clients and Kubelet implement drivertest.Service.
+func (b *bed) Clients() (csi.ControllerClient, csi.NodeClient) { return b.controller, b.node }
+func (b *bed) Kubelet() string                                 { return b.kubeletDir }
+
+// volume is a volume on a bed.
 type volume struct {
+	*drivertest.Volume
 	*bed
-	id, staging string
-	ref         lvm.Ref
-	cap         *csi.VolumeCapability
-	context     map[string]string
 }
 
 func (b *bed) create(t *testing.T, name string, sizeBytes int64, c *csi.VolumeCapability, class ...string) *volume {
@@ -166,78 +162,13 @@ func (b *bed) create(t *testing.T, name string, sizeBytes int64, c *csi.VolumeCa
 		key, value, _ := strings.Cut(pair, "=")
 		parameters[key] = value
 	}
-	resp, err := b.controller.CreateVolume(t.Context(), &csi.CreateVolumeRequest{
-		Name: name, Parameters: parameters, VolumeCapabilities: []*csi.VolumeCapability{c},
-		CapacityRange: &csi.CapacityRange{RequiredBytes: sizeBytes},
-	})
+	v, err := drivertest.CreateVolume(t.Context(), b, name, sizeBytes, c, parameters)
 	must(t, err)
-	vg, lv, _ := strings.Cut(resp.GetVolume().GetVolumeId(), "/")
-	v := &volume{
-		bed: b, id: resp.GetVolume().GetVolumeId(), ref: lvm.Ref{VolumeGroup: vg, Name: lv}, cap: c,
-		context: resp.GetVolume().GetVolumeContext(),
-		staging: filepath.Join(b.kubeletDir, "plugins/kubernetes.io/csi", name, "globalmount"),
-	}
-	must(t, os.MkdirAll(v.staging, 0o750))
-	return v
-}
-
-func (v *volume) target(pod string) string {
-	path := filepath.Join(v.kubeletDir, "pods", pod, "volumes/kubernetes.io~csi", v.ref.Name, "mount")
-	if v.cap.GetBlock() != nil {
-		path = filepath.Join(v.kubeletDir, "plugins/kubernetes.io/csi/volumeDevices/publish", v.ref.Name, pod)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		panic(err)
-	}
-	return path
-}
-
-func (v *volume) stage(ctx context.Context) error { return v.stageWith(ctx, v.cap) }
-
-func (v *volume) stageWith(ctx context.Context, c *csi.VolumeCapability) error {
-	_, err := v.node.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
-		VolumeId: v.id, StagingTargetPath: v.staging, VolumeCapability: c, VolumeContext: v.context,
-	})
-	return err
-}
-
-func (v *volume) unstage(ctx context.Context) error {
-	_, err := v.node.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: v.id, StagingTargetPath: v.staging})
-	return err
-}
-
-func (v *volume) publish(ctx context.Context, pod string) error {
-	return v.publishWith(ctx, pod, v.cap, false)
-}
-
-func (v *volume) publishWith(ctx context.Context, pod string, c *csi.VolumeCapability, readOnly bool) error {
-	_, err := v.node.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
-		VolumeId: v.id, StagingTargetPath: v.staging, TargetPath: v.target(pod), VolumeCapability: c, Readonly: readOnly,
-		VolumeContext: v.context,
-	})
-	return err
-}
-
-func (v *volume) unpublish(ctx context.Context, pod string) error {
-	_, err := v.node.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: v.id, TargetPath: v.target(pod)})
-	return err
-}
-
-func (v *volume) expand(ctx context.Context, sizeBytes int64, path string) (int64, error) {
-	resp, err := v.node.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{
-		VolumeId: v.id, VolumePath: path, StagingTargetPath: v.staging, VolumeCapability: v.cap,
-		CapacityRange: &csi.CapacityRange{RequiredBytes: sizeBytes},
-	})
-	return resp.GetCapacityBytes(), err
-}
-
-func (v *volume) remove(ctx context.Context) error {
-	_, err := v.controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.id})
-	return err
+	return &volume{Volume: v, bed: b}
 }
 
 // devicePath is the volume's node.
-func (v *volume) devicePath() string { return "/dev/" + v.ref.String() }
+func (v *volume) devicePath() string { return "/dev/" + v.Ref.String() }
 
 // mounted returns the mount at path.
 func (b *bed) mounted(t *testing.T, path string) (driver.Mount, bool) {

@@ -55,7 +55,7 @@ func fill(path string, length int64, value byte) error {
 // and write, and returns what puts the real one back.
 func (v *volume) errorTable(t *testing.T) (heal func()) {
 	t.Helper()
-	name := v.ref.VolumeGroup + "-" + strings.ReplaceAll(v.ref.Name, "-", "--")
+	name := v.Ref.VolumeGroup + "-" + strings.ReplaceAll(v.Ref.Name, "-", "--")
 	table := v.real.Command(t, "dmsetup", "table", name)
 	sectors := strings.Fields(table)[1]
 	load := func(table string) {
@@ -75,16 +75,16 @@ func TestStage_FormattedVolumeOnFailingDeviceIsNotFormatted(t *testing.T) {
 	for fsType, size := range filesystems() {
 		t.Run(fsType, func(t *testing.T) {
 			v := b.create(t, "vol-"+fsType, size, mountCap(fsType, writer))
-			must(t, v.stage(t.Context()), writeFile(filepath.Join(v.staging, "data"), "precious"), v.unstage(t.Context()))
+			must(t, v.Stage(t.Context()), writeFile(filepath.Join(v.Staging, "data"), "precious"), v.Unstage(t.Context()))
 			heal := v.errorTable(t)
 			must(t, dropCaches())
-			wantCode(t, v.stage(t.Context()), codes.Internal)
+			wantCode(t, v.Stage(t.Context()), codes.Internal)
 			b.restart(t)
-			wantCode(t, v.stage(t.Context()), codes.Internal)
-			b.wantNoMount(t, v.staging)
+			wantCode(t, v.Stage(t.Context()), codes.Internal)
+			b.wantNoMount(t, v.Staging)
 			heal()
-			must(t, v.stage(t.Context()))
-			wantFile(t, filepath.Join(v.staging, "data"), "precious")
+			must(t, v.Stage(t.Context()))
+			wantFile(t, filepath.Join(v.Staging, "data"), "precious")
 		})
 	}
 }
@@ -92,27 +92,27 @@ func TestStage_FormattedVolumeOnFailingDeviceIsNotFormatted(t *testing.T) {
 func TestStage_NewVolumeOnFailingDeviceIsNotTakenIntoUse(t *testing.T) {
 	b := newBed(t)
 	v := b.create(t, "vol1", 64*mib, mountCap("ext4", writer))
-	b.real.Admin(t, "lvchange", "-ay", "-K", v.ref.String())
+	b.real.Admin(t, "lvchange", "-ay", "-K", v.Ref.String())
 	b.restart(t)
 	heal := v.errorTable(t)
 	must(t, dropCaches())
-	wantCode(t, v.stage(t.Context()), codes.Internal)
-	if tags := b.real.Admin(t, "lvs", "--noheadings", "-o", "lv_tags", v.ref.String()); !strings.Contains(tags, "state=new") {
+	wantCode(t, v.Stage(t.Context()), codes.Internal)
+	if tags := b.real.Admin(t, "lvs", "--noheadings", "-o", "lv_tags", v.Ref.String()); !strings.Contains(tags, "state=new") {
 		t.Errorf("tags %s", tags)
 	}
 	heal()
-	must(t, v.stage(t.Context()))
+	must(t, v.Stage(t.Context()))
 }
 
 func TestStage_RemovedDeviceNodes(t *testing.T) {
 	b := newBed(t)
 	v := b.create(t, "vol1", 64*mib, mountCap("btrfs", writer), "pool=pool-thick")
-	must(t, v.stage(t.Context()), writeFile(filepath.Join(v.staging, "data"), "precious"))
+	must(t, v.Stage(t.Context()), writeFile(filepath.Join(v.Staging, "data"), "precious"))
 	// The link is gone while mounted: the mount table must still know whose it is.
 	must(t, os.Remove(v.devicePath()), os.Remove("/dev/mapper/vgA-vol1"))
-	must(t, v.publish(t.Context(), "pod1"), v.unpublish(t.Context(), "pod1"), v.unstage(t.Context()))
-	must(t, v.stage(t.Context()))
-	wantFile(t, filepath.Join(v.staging, "data"), "precious")
+	must(t, v.Publish(t.Context(), "pod1"), v.Unpublish(t.Context(), "pod1"), v.Unstage(t.Context()))
+	must(t, v.Stage(t.Context()))
+	wantFile(t, filepath.Join(v.Staging, "data"), "precious")
 }
 
 // Old contents of reused extents neither survive nor keep a volume from being made.
@@ -140,7 +140,7 @@ func TestStage_OldSignaturesAreCleared(t *testing.T) {
 			}
 			b.real.Admin(t, "lvremove", "-f", "vgA/old")
 			v := b.create(t, "vol1", 320*mib, mountCap(c.fsType, writer))
-			must(t, v.stage(t.Context()), v.unstage(t.Context()), v.remove(t.Context()))
+			must(t, v.Stage(t.Context()), v.Unstage(t.Context()), v.Remove(t.Context()))
 		})
 	}
 }
@@ -151,10 +151,10 @@ func TestStage_DirtyLogIsReplayed(t *testing.T) {
 	for fsType, size := range map[string]int64{"ext4": 64 * mib, "xfs": 320 * mib} {
 		t.Run(fsType, func(t *testing.T) {
 			v := b.create(t, "vol-"+fsType, size, mountCap(fsType, writer))
-			must(t, v.stage(t.Context()), writeFile(filepath.Join(v.staging, "data"), "precious"), shutdownFilesystem(v.staging))
-			must(t, v.unstage(t.Context()), v.stage(t.Context()))
-			wantFile(t, filepath.Join(v.staging, "data"), "precious")
-			must(t, writeFile(filepath.Join(v.staging, "data"), "more"))
+			must(t, v.Stage(t.Context()), writeFile(filepath.Join(v.Staging, "data"), "precious"), shutdownFilesystem(v.Staging))
+			must(t, v.Unstage(t.Context()), v.Stage(t.Context()))
+			wantFile(t, filepath.Join(v.Staging, "data"), "precious")
+			must(t, writeFile(filepath.Join(v.Staging, "data"), "more"))
 		})
 	}
 }
@@ -175,12 +175,12 @@ func shutdownFilesystem(path string) error {
 func TestStage_DamagedExt4IsRepaired(t *testing.T) {
 	b := newBed(t)
 	v := b.create(t, "vol1", 64*mib, mountCap("ext4", writer))
-	must(t, v.stage(t.Context()), writeFile(filepath.Join(v.staging, "data"), "precious"), v.unstage(t.Context()))
+	must(t, v.Stage(t.Context()), writeFile(filepath.Join(v.Staging, "data"), "precious"), v.Unstage(t.Context()))
 	// The flag that the kernel sets when it meets damage.
 	b.real.Command(t, "debugfs", "-w", "-R", "set_super_value state 3", v.devicePath())
-	must(t, v.stage(t.Context()))
-	wantFile(t, filepath.Join(v.staging, "data"), "precious")
-	must(t, v.unstage(t.Context()))
+	must(t, v.Stage(t.Context()))
+	wantFile(t, filepath.Join(v.Staging, "data"), "precious")
+	must(t, v.Unstage(t.Context()))
 	out := b.real.Command(t, "dumpe2fs", "-h", v.devicePath())
 	if !strings.Contains(out, "Filesystem state:         clean\n") {
 		t.Errorf("not repaired: %s", out)
@@ -193,7 +193,7 @@ func TestHealth_FilesystemWithErrors(t *testing.T) {
 	b := newBed(t)
 	v := b.create(t, "vol1", 64*mib, mountCap("ext4", writer, "errors=remount-ro"))
 	health := func() []string {
-		resp, err := b.node.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.id})
+		resp, err := b.node.NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: v.ID})
 		must(t, err)
 		var reasons []string
 		for _, e := range resp.GetVolumeHealth().GetHealthStatuses() {
@@ -201,14 +201,14 @@ func TestHealth_FilesystemWithErrors(t *testing.T) {
 		}
 		return reasons
 	}
-	must(t, v.stage(t.Context()))
+	must(t, v.Stage(t.Context()))
 	if got := health(); len(got) != 0 {
 		t.Errorf("well, and reported as %v", got)
 	}
 	heal := v.errorTable(t)
 	must(t, dropCaches())
 	for range 3 {
-		if err := writeFile(filepath.Join(v.staging, "data"), "lost"); err == nil {
+		if err := writeFile(filepath.Join(v.Staging, "data"), "lost"); err == nil {
 			t.Error("a write to a failing device succeeded")
 		}
 	}
@@ -216,8 +216,8 @@ func TestHealth_FilesystemWithErrors(t *testing.T) {
 		t.Errorf("failing, and reported as %v", got)
 	}
 	heal()
-	must(t, v.unstage(t.Context()), v.stage(t.Context()), v.publish(t.Context(), "pod1"),
-		writeFile(filepath.Join(v.target("pod1"), "data"), "kept"))
+	must(t, v.Unstage(t.Context()), v.Stage(t.Context()), v.Publish(t.Context(), "pod1"),
+		writeFile(filepath.Join(v.Target("pod1"), "data"), "kept"))
 	if got := health(); len(got) != 0 {
 		t.Errorf("well again, and reported as %v", got)
 	}

@@ -17,15 +17,15 @@ func TestDelete_OpenedByAProcess(t *testing.T) {
 	b := newBed(t)
 	for _, class := range []string{"pool=pool-thick", "pool=pool-thin"} {
 		v := b.create(t, "vol1", 32*mib, blockCap(writer), class)
-		must(t, v.stage(t.Context()), v.publish(t.Context(), "pod1"), fill(v.target("pod1"), 32*mib, 0xA5),
-			v.unpublish(t.Context(), "pod1"), v.unstage(t.Context()))
+		must(t, v.Stage(t.Context()), v.Publish(t.Context(), "pod1"), fill(v.Target("pod1"), 32*mib, 0xA5),
+			v.Unpublish(t.Context(), "pod1"), v.Unstage(t.Context()))
 		open, err := os.Open(v.devicePath())
 		must(t, err)
 		for range 2 {
-			wantCode(t, v.remove(t.Context()), codes.FailedPrecondition)
+			wantCode(t, v.Remove(t.Context()), codes.FailedPrecondition)
 		}
 		wantBytes(t, v.devicePath(), 32*mib, 0xA5)
-		must(t, open.Close(), v.remove(t.Context()), v.remove(t.Context()))
+		must(t, open.Close(), v.Remove(t.Context()), v.Remove(t.Context()))
 	}
 }
 
@@ -34,21 +34,21 @@ func TestDelete_OpenedByAProcess(t *testing.T) {
 func TestDelete_OriginOfASnapshotIsLeftAlone(t *testing.T) {
 	b := newBed(t)
 	v := b.create(t, "vol1", 32*mib, blockCap(writer))
-	must(t, v.stage(t.Context()), v.publish(t.Context(), "pod1"), fill(v.target("pod1"), 32*mib, 0xA5),
-		v.unpublish(t.Context(), "pod1"), v.unstage(t.Context()))
-	b.real.Snapshot(t, v.ref, "snap1", 8*mib)
+	must(t, v.Stage(t.Context()), v.Publish(t.Context(), "pod1"), fill(v.Target("pod1"), 32*mib, 0xA5),
+		v.Unpublish(t.Context(), "pod1"), v.Unstage(t.Context()))
+	b.real.Snapshot(t, v.Ref, "snap1", 8*mib)
 	for range 2 {
-		wantCode(t, v.remove(t.Context()), codes.FailedPrecondition)
+		wantCode(t, v.Remove(t.Context()), codes.FailedPrecondition)
 	}
 	b.restart(t)
-	wantCode(t, v.remove(t.Context()), codes.FailedPrecondition)
+	wantCode(t, v.Remove(t.Context()), codes.FailedPrecondition)
 	wantBytes(t, v.devicePath(), 32*mib, 0xA5)
 	wantBytes(t, "/dev/vgA/snap1", 32*mib, 0xA5)
-	if tags := b.real.Admin(t, "lvs", "--noheadings", "-o", "lv_tags", v.ref.String()); !strings.Contains(tags, "state=used") {
+	if tags := b.real.Admin(t, "lvs", "--noheadings", "-o", "lv_tags", v.Ref.String()); !strings.Contains(tags, "state=used") {
 		t.Errorf("tags %s", tags)
 	}
 	b.real.Remove(t, lvm.Ref{VolumeGroup: "vgA", Name: "snap1"})
-	must(t, v.remove(t.Context()), v.remove(t.Context()))
+	must(t, v.Remove(t.Context()), v.Remove(t.Context()))
 }
 
 // wantBytes wants the device's first length bytes to be all the same.
@@ -69,11 +69,11 @@ func TestStage_SmallestVolumeOfEachFilesystem(t *testing.T) {
 	for fsType := range filesystems() {
 		for _, class := range []string{"pool=pool-thick", "pool=pool-thin"} {
 			v := b.create(t, "vol-"+fsType, 1, mountCap(fsType, writer), class)
-			must(t, v.stage(t.Context()), v.publish(t.Context(), "pod1"),
-				writeFile(filepath.Join(v.target("pod1"), "data"), "precious"),
-				v.unpublish(t.Context(), "pod1"), v.unstage(t.Context()), v.stage(t.Context()))
-			wantFile(t, filepath.Join(v.staging, "data"), "precious")
-			must(t, v.unstage(t.Context()), v.remove(t.Context()))
+			must(t, v.Stage(t.Context()), v.Publish(t.Context(), "pod1"),
+				writeFile(filepath.Join(v.Target("pod1"), "data"), "precious"),
+				v.Unpublish(t.Context(), "pod1"), v.Unstage(t.Context()), v.Stage(t.Context()))
+			wantFile(t, filepath.Join(v.Staging, "data"), "precious")
+			must(t, v.Unstage(t.Context()), v.Remove(t.Context()))
 		}
 	}
 }
@@ -83,17 +83,17 @@ func TestStage_SmallestVolumeOfEachFilesystem(t *testing.T) {
 func TestPublish_ReadOnlyBlockIsAReadOnlyMountOfTheNode(t *testing.T) {
 	b := newBed(t)
 	v := b.create(t, "vol1", 32*mib, blockCap(multiWriter))
-	must(t, v.stage(t.Context()), v.publishWith(t.Context(), "reads", v.cap, true), v.publish(t.Context(), "writes"))
-	b.wantMount(t, v.target("reads"), "ro")
-	b.wantMount(t, v.target("writes"), "rw")
-	if err := os.Chmod(v.target("reads"), 0o600); err == nil {
+	must(t, v.Stage(t.Context()), v.PublishWith(t.Context(), "reads", v.Cap, true), v.Publish(t.Context(), "writes"))
+	b.wantMount(t, v.Target("reads"), "ro")
+	b.wantMount(t, v.Target("writes"), "rw")
+	if err := os.Chmod(v.Target("reads"), 0o600); err == nil {
 		t.Error("the node can be changed through the read-only target")
 	}
-	must(t, writeAt(v.target("writes"), "precious", 20*mib))
-	if text, err := readAt(v.target("reads"), 8, 20*mib); err != nil || text != "precious" {
+	must(t, writeAt(v.Target("writes"), "precious", 20*mib))
+	if text, err := readAt(v.Target("reads"), 8, 20*mib); err != nil || text != "precious" {
 		t.Errorf("read %q, %v", text, err)
 	}
-	if err := writeAt(v.target("reads"), "written", 20*mib); err != nil {
+	if err := writeAt(v.Target("reads"), "written", 20*mib); err != nil {
 		t.Errorf("Linux refuses writes through a read-only mount of a device node now (%v): say so in docs/limitations.md", err)
 	}
 }

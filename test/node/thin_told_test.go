@@ -25,7 +25,7 @@ func TestStage_ThinVolumeThatItsPoolWasNotToldOf(t *testing.T) {
 		return string(text)
 	}
 	withVolume := backup()
-	b.real.Admin(t, "lvremove", "-f", v.ref.String())
+	b.real.Admin(t, "lvremove", "-f", v.Ref.String())
 	now, err := strconv.Atoi(transaction(t, backup(), "thin-pool"))
 	must(t, err)
 	b.real.Admin(t, "vgchange", "-an", "vgB")
@@ -35,11 +35,11 @@ func TestStage_ThinVolumeThatItsPoolWasNotToldOf(t *testing.T) {
 	b.real.Admin(t, "vgcfgrestore", "--force", "-f", file, "vgB")
 	b.restart(t)
 
-	must(t, v.stage(t.Context()), writeFile(filepath.Join(v.staging, "data"), "precious"), v.unstage(t.Context()))
+	must(t, v.Stage(t.Context()), writeFile(filepath.Join(v.Staging, "data"), "precious"), v.Unstage(t.Context()))
 	b.reboot(t)
-	must(t, v.stage(t.Context()))
-	wantFile(t, filepath.Join(v.staging, "data"), "precious")
-	must(t, errors.Join(v.unstage(t.Context()), v.remove(t.Context())))
+	must(t, v.Stage(t.Context()))
+	wantFile(t, filepath.Join(v.Staging, "data"), "precious")
+	must(t, errors.Join(v.Unstage(t.Context()), v.Remove(t.Context())))
 	if left := strings.Fields(b.real.Admin(t, "lvs", "--noheadings", "-o", "lv_name", "vgB")); len(left) != 1 {
 		t.Errorf("left: %v", left)
 	}

@@ -204,6 +204,12 @@ func (b *Bed) Start(ctx context.Context) (err error) {
 	return nil
 }
 
+// Clients implement [Service].
+func (b *Bed) Clients() (csi.ControllerClient, csi.NodeClient) { return b.Controller, b.Node }
+
+// Kubelet implements [Service].
+func (b *Bed) Kubelet() string { return b.KubeletDir }
+
 // Close stops the driver and waits for what it is doing.
 func (b *Bed) Close() error {
 	b.cancel()
