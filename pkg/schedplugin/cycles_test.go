@@ -6,8 +6,11 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-scheduler/framework"
+
+	"github.com/csi-local/csi-local/pkg/capacity"
 )
 
 // kubernetes/kubernetes#73216: two pods with one claim on one node.
@@ -47,6 +50,39 @@ func TestUnreserve_BeforePermitIsTheIdentity(t *testing.T) {
 	}
 	if len(f.open) > 0 || len(f.ledger.holders)+len(f.ledger.holderNames) > 0 {
 		t.Errorf("left behind: %v %v", f.open, f.ledger.holders)
+	}
+}
+
+// Reserve goes from driver to driver; what one refuses, none keeps.
+func TestReserve_OneDriverRefusesForAll(t *testing.T) {
+	const other = "other.example.com"
+	node, csiNode, class := ssdNode("n1"), makeCSINode("n1"), makeClass("theirs", "pool-x")
+	node.Annotations[capacity.PoolsAnnotation(other)] = `{"pool-x":"1073741824"}`
+	csiNode.Spec.Drivers = append(csiNode.Spec.Drivers, storagev1.CSINodeDriver{Name: other, NodeID: "n1"})
+	class.Provisioner = other
+	rival := makeClaim("rival", "theirs", gib)
+	f := newFixture(t, node, csiNode, class, makeClass("ssd", "pool-ssd"), makeClaim("a", "ssd", 6*gib), makeClaim("b", "theirs", gib), rival)
+	f.plugin = testPlugin(f.listers, testDriver, other)
+	ours, theirs := f.plugin.drivers[0].ledger, f.plugin.drivers[1].ledger
+	for _, f.ledger = range []*Ledger{theirs, ours} {
+		for s := range streams {
+			for _, key := range f.caches[s].ListKeys() {
+				f.sync(s, key)
+			}
+		}
+	}
+	pod := makePod("p").claiming("a", "b")
+	state, statuses, _ := f.filter(pod)
+	if !statuses["n1"].IsSuccess() {
+		t.Fatalf("n1: %v", statuses["n1"])
+	}
+	f.cache(rival.selected("n1"))
+	must(t, theirs.SyncClaim(rival.Namespace, rival.Name))
+	if status := f.plugin.Reserve(context.Background(), state, pod.Pod, "n1"); status.IsSuccess() {
+		t.Error("pool-x is full")
+	}
+	if used := ours.Pool("n1", "pool-ssd").UsedBytes; used != 0 || len(ours.holders)+len(theirs.holders) > 0 {
+		t.Errorf("%d bytes are still reserved in the other driver's pool", used)
 	}
 }
 

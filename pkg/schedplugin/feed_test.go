@@ -163,6 +163,34 @@ func TestFeed_Tombstones(t *testing.T) {
 	}
 }
 
+func TestFeed_TombstonesOfNodesClassesAndCSINodes(t *testing.T) {
+	node := func(l *Ledger) func(_, name string) error {
+		return func(_, name string) error { return l.SyncNode(name) }
+	}
+	class := func(l *Ledger) func(_, name string) error {
+		return func(_, name string) error { return l.SyncClass(name) }
+	}
+	for name, tc := range map[string]struct {
+		object metav1.Object
+		sync   func(*Ledger) func(namespace, name string) error
+	}{
+		"Node": {ssdNode("n1"), node}, "CSINode": {makeCSINode("n1"), node}, "StorageClass": {makeClass("ssd", "pool-ssd"), class},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, baseObjects(makeClaim("c", "ssd", gib))...)
+			gone := nodeInfo(ssdNode("n1")) // the scheduler's own view is older
+			must(t, f.caches[streamOf(t, tc.object)].Delete(tc.object))
+			handler := byName(t.Context(), tc.sync(f.ledger))
+			handler.OnDelete(nil)
+			handler.OnDelete(cache.DeletedFinalStateUnknown{Key: keyOf(tc.object)})
+			_, statuses, refused := filterAll(t.Context(), f.plugin, makePod("p").claiming("c").Pod, gone)
+			if refused.IsSuccess() && statuses["n1"].IsSuccess() {
+				t.Error("accepted")
+			}
+		})
+	}
+}
+
 func TestFeed_FollowsNodesClassesAndCSINodes(t *testing.T) {
 	f := newFixture(t, baseObjects(makeClaim("c", "ssd", gib))...)
 	pod := makePod("p").claiming("c")
