@@ -145,12 +145,6 @@ func (w *world) leave() {
 func (w *world) waitRefused(name string) {
 	w.t.Helper()
 	want := "1 " + schedplugin.ReasonInsufficientCapacity.String()
-	var said string
-	defer func() {
-		if w.t.Failed() {
-			w.t.Logf("pod %s: %q, want %q", name, said, want)
-		}
-	}()
 	w.wait(w.t, "pod "+name+" to be refused", func() (bool, error) {
 		p, err := w.pods.Pods(namespace).Get(name)
 		if err != nil {
@@ -163,10 +157,14 @@ func (w *world) waitRefused(name string) {
 			if condition.Type != v1.PodScheduled || condition.Status != v1.ConditionFalse {
 				continue
 			}
+			refused := strings.Contains(condition.Message, want)
 			// The pod may have been seen before its claim.
-			said = condition.Message
+			if !refused && !strings.Contains(condition.Message, "not found") {
+				return false, fmt.Errorf("pod %s: %q, want %q", name, condition.Message, want)
+			}
+			return refused, nil
 		}
-		return strings.Contains(said, want), nil
+		return false, nil
 	})
 }
 
