@@ -134,3 +134,33 @@ func TestDeleteVolume_SnapshotOfAHalfDeletedVolume(t *testing.T) {
 		t.Errorf("only %d of %d bytes are left", n, v.SizeBytes)
 	}
 }
+
+// A udevd opens a device for a moment after it has changed; that is no use of the volume.
+func TestDeleteVolume_OpenerThatGoesIsWaitedFor(t *testing.T) {
+	for _, pool := range []string{"thick", "thin"} {
+		t.Run(pool, func(t *testing.T) {
+			w := newWorld(t, worldOptions{DiskBytes: 128 * mib, Devices: true})
+			p := w.start(t)
+			v := markUsed(t, p, mustCreate(t, p, createReq("v", pool, 8*mib)).GetVolumeId(), "")
+			if err := w.machine.SetOpen(v.Ref(), 1); err != nil {
+				t.Fatal(err)
+			}
+			looks := 0
+			p.lvm.SetHook(func(_ context.Context, c lvmfake.Call) error {
+				if c.Op != lvmfake.OpOpenCount || c.Phase != lvmfake.Before {
+					return nil
+				}
+				if looks++; looks == 3 {
+					return w.machine.SetOpen(v.Ref(), 0)
+				}
+				return nil
+			})
+			if err := deleteVolume(t, p, v.ID()); err != nil {
+				t.Error(err)
+			}
+			if looks != 3 {
+				t.Errorf("it was looked at %d times", looks)
+			}
+		})
+	}
+}

@@ -22,7 +22,7 @@ func (d *Driver) remove(waitCtx, runCtx context.Context, v volume) error {
 	if !d.needsWipe(v) {
 		// LVM refuses to remove an open volume, in words that help less.
 		if v.Active && d.devices.Check(v.Path, v.Major, v.Minor) == nil {
-			if err := d.checkClosed(v); err != nil {
+			if err := d.awaitClosed(waitCtx, v); err != nil {
 				return err
 			}
 		}
@@ -32,7 +32,7 @@ func (d *Driver) remove(waitCtx, runCtx context.Context, v volume) error {
 	if err != nil {
 		return err
 	}
-	if err := d.checkClosed(v); err != nil {
+	if err := d.awaitClosed(waitCtx, v); err != nil {
 		return err
 	}
 	if err := d.condemn(waitCtx, v); err != nil {
@@ -86,6 +86,29 @@ func (d *Driver) openable(ctx context.Context, v volume) (volume, device, error)
 		return volume{}, device{}, fmt.Errorf("%w: device of %s: %w", errNotReady, v.Ref(), err)
 	}
 	return v, device{path: path, number: numberOf(v)}, nil
+}
+
+// closeWait bounds the wait for openers that come and go: a udevd opens each device
+// for a moment after it was changed, grown or closed by its last writer.
+const closeWait = time.Second
+
+// awaitClosed is checkClosed, for openers that stay.
+func (d *Driver) awaitClosed(ctx context.Context, v volume) error {
+	ctx, cancel := context.WithTimeout(ctx, closeWait)
+	defer cancel()
+	tick := time.NewTicker(devicePoll)
+	defer tick.Stop()
+	for {
+		err := d.checkClosed(v)
+		if !errors.Is(err, errPrecondition) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // checkClosed refuses a volume whose device is open: mounted on this node,
