@@ -212,8 +212,9 @@ const mostMemoryKiB = 512
 const serverTime = 2 * time.Second
 
 // peakBound is the most writes that come within a second if each of the nodes makes
-// one within spread, at random: the mean, and four standard deviations for chance.
+// one within spread, at random: the mean, and five standard deviations for chance,
+// because the second is looked for wherever it begins.
 func peakBound(nodes int, spread time.Duration) float64 {
 	mean := float64(nodes) / math.Max(spread.Seconds(), 1)
-	return math.Min(math.Ceil(mean+4*math.Sqrt(mean)), float64(nodes))
+	return math.Min(math.Ceil(mean+5*math.Sqrt(mean)), float64(nodes))
 }

@@ -36,7 +36,7 @@ func TestPeakBound(t *testing.T) {
 		spread time.Duration
 		want   float64
 	}{
-		{2000, 8 * time.Second, 314}, {2000, 40 * time.Second, 79},
+		{2000, 8 * time.Second, 330}, {2000, 40 * time.Second, 86},
 		{2000, time.Second, 2000}, {2000, 0, 2000}, // nobody writes twice
 	} {
 		if got := peakBound(c.nodes, c.spread); got != c.want {
