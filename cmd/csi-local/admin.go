@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -29,24 +27,6 @@ const (
 // adminError is the body of an answer that is no success.
 type adminError struct {
 	Error string `json:"error"`
-}
-
-// serveAdmin answers until ctx ends.
-func serveAdmin(ctx context.Context, listener net.Listener, keeper *orphans.Keeper) error {
-	server := &http.Server{
-		Handler: adminHandler(keeper), ReadHeaderTimeout: 5 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
-	stop := context.AfterFunc(ctx, func() {
-		if err := server.Close(); err != nil {
-			klog.FromContext(ctx).Error(err, "Closing the admin socket")
-		}
-	})
-	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
 }
 
 func adminHandler(keeper *orphans.Keeper) http.Handler {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -46,32 +45,7 @@ func controllerCommand(ctx context.Context, args []string, stdout io.Writer) err
 // parseControllerFlags prints the flags to stdout when it is asked for help.
 func parseControllerFlags(args []string, stdout io.Writer) (*controllerOptions, error) {
 	opts := &controllerOptions{}
-	fs := controllerFlagSet(opts)
-	err := fs.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		if _, err := io.WriteString(stdout, "Flags of csi-local controller (one dash or two):\n\n"); err != nil {
-			return nil, err
-		}
-		fs.SetOutput(stdout)
-		fs.PrintDefaults()
-		return nil, flag.ErrHelp
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w; csi-local controller -h lists the flags", errUsage, err)
-	case fs.NArg() > 0:
-		return nil, fmt.Errorf("%w: unexpected argument %q; all arguments of controller are flags", errUsage, fs.Arg(0))
-	}
-	return opts, nil
-}
-
-// controllerFlagSet declares the flags of csi-local controller and those of the logs.
-func controllerFlagSet(opts *controllerOptions) *flag.FlagSet {
-	fs := flag.NewFlagSet("controller", flag.ContinueOnError)
-	fs.SetOutput(io.Discard) // errors are printed once, by run
-	fs.Usage = func() {}
-	opts.addFlags(fs)
-	klog.InitFlags(fs)
-	return fs
+	return opts, parseServiceFlags("controller", opts.addFlags, args, stdout)
 }
 
 // controllerProcess is the running parts of csi-local controller.

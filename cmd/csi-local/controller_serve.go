@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"k8s.io/klog/v2"
 
 	"github.com/csi-local/csi-local/pkg/driver"
 )
@@ -21,22 +18,7 @@ func (c *controllerProcess) serve(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", c.opts.metricsAddress)
-	if err != nil {
-		return fmt.Errorf("--metrics-address: %w", err)
-	}
-	server := &http.Server{Handler: c.handler(), ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() {
-		if err := server.Close(); err != nil {
-			klog.FromContext(ctx).Error(err, "Closing the metrics endpoint")
-		}
-	})
-	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return serveMetrics(ctx, c.opts.metricsAddress, c.handler())
 }
 
 // serveCSI answers csi-resizer until ctx ends.

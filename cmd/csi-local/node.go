@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -35,32 +34,7 @@ func nodeCommand(ctx context.Context, args []string, stdout io.Writer) error {
 // parseNodeFlags prints the flags to stdout when it is asked for help.
 func parseNodeFlags(args []string, stdout io.Writer) (*nodeOptions, error) {
 	opts := &nodeOptions{}
-	fs := nodeFlagSet(opts)
-	err := fs.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		if _, err := io.WriteString(stdout, "Flags of csi-local node (one dash or two):\n\n"); err != nil {
-			return nil, err
-		}
-		fs.SetOutput(stdout)
-		fs.PrintDefaults()
-		return nil, flag.ErrHelp
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w; csi-local node -h lists the flags", errUsage, err)
-	case fs.NArg() > 0:
-		return nil, fmt.Errorf("%w: unexpected argument %q; all arguments of node are flags", errUsage, fs.Arg(0))
-	}
-	return opts, nil
-}
-
-// nodeFlagSet declares the flags of csi-local node and those of the logs.
-func nodeFlagSet(opts *nodeOptions) *flag.FlagSet {
-	fs := flag.NewFlagSet("node", flag.ContinueOnError)
-	fs.SetOutput(io.Discard) // errors are printed once, by run
-	fs.Usage = func() {}
-	opts.addFlags(fs)
-	klog.InitFlags(fs)
-	return fs
+	return opts, parseServiceFlags("node", opts.addFlags, args, stdout)
 }
 
 // prepareFolders makes the folders that the process writes to.

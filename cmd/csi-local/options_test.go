@@ -128,7 +128,7 @@ func renderOptions(t *testing.T) string {
 		"Flags take one dash or two. Everything that is wrong with a command line is reported at once.\n")
 	table := func(title string, wanted func(name string) bool) {
 		fmt.Fprintf(&b, "\n## %s\n\n| flag | default | meaning |\n|---|---|---|\n", title)
-		nodeFlagSet(&nodeOptions{}).VisitAll(func(f *flag.Flag) {
+		serviceFlagSet("node", (&nodeOptions{}).addFlags).VisitAll(func(f *flag.Flag) {
 			if !wanted(f.Name) {
 				return
 			}

@@ -6,11 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/csi-local/csi-local/pkg/capacity/reporter"
@@ -89,9 +85,8 @@ func (n *node) newKeeper(version string) (*orphans.Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
-	n.orphanEvents = record.NewBroadcaster()
-	n.orphanEvents.StartRecordingToSink(&corev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	notify := n.notifier(n.orphanEvents.NewRecorder(scheme.Scheme, v1.EventSource{Component: "csi-local", Host: n.opts.nodeName}))
+	var notify func(reporter.Notice)
+	n.orphanEvents, notify = n.newEvents(client)
 	return orphans.New(orphans.Options{
 		DriverName: n.opts.driverName,
 		NodeName:   n.opts.nodeName,
@@ -119,7 +114,7 @@ func (n *node) startKeeper(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() {
 		defer cancel()
-		served <- serveAdmin(ctx, listener, n.keeper)
+		served <- serveHTTP(ctx, listener, adminHandler(n.keeper))
 	}()
 	n.keeper.Run(ctx)
 	return <-served

@@ -49,9 +49,7 @@ const (
 )
 
 func (o *orphansOptions) flagSet() *flag.FlagSet {
-	fs := flag.NewFlagSet("orphans", flag.ContinueOnError)
-	fs.SetOutput(io.Discard) // errors are printed once, by run
-	fs.Usage = func() {}
+	fs := newFlagSet("orphans")
 	fs.StringVar(&o.socket, "admin-socket", filepath.Join(defaultLVMRunDir, adminSocketName), "the socket of csi-local node, as given to it")
 	fs.StringVar(&o.output, "o", "", "form of the output: table, json or yaml; list prints a table if not given, adopt YAML")
 	fs.BoolVar(&o.yes, "yes", false, "delete: yes, delete the volume and its data")

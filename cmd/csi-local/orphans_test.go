@@ -91,7 +91,7 @@ func (b *orphanBed) serve(t *testing.T) func(args ...string) (code int, stdout, 
 		t.Errorf("whoever connects can delete volumes, and the socket is %v, %v", info.Mode(), err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- serveAdmin(ctx, listener, keeper) }()
+	go func() { served <- serveHTTP(ctx, listener, adminHandler(keeper)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {

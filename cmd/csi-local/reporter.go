@@ -119,8 +119,8 @@ func (n *node) newReporter(version string) (*reporter.Reporter, error) {
 		return nil, err
 	}
 	api := reporter.Client{Kubernetes: client, NodeName: n.opts.nodeName, DriverName: n.opts.driverName}
-	n.broadcaster = record.NewBroadcaster()
-	n.broadcaster.StartRecordingToSink(&corev1.EventSinkImpl{Interface: events.CoreV1().Events("")})
+	var notify func(reporter.Notice)
+	n.broadcaster, notify = n.newEvents(events)
 	n.lvmChanges, n.stopChanges = n.lvm.Subscribe()
 	return reporter.New(reporter.Options{
 		ServerVersion: api.ServerVersion,
@@ -134,15 +134,19 @@ func (n *node) newReporter(version string) (*reporter.Reporter, error) {
 		Changes:    n.lvmChanges,
 		Settings:   o.settings,
 		Metrics:    reporter.NewMetrics(n.metrics.Registerer()),
-		Notify:     n.notifier(n.broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: "csi-local", Host: n.opts.nodeName})),
+		Notify:     notify,
 	})
 }
 
-// notifier makes events on the Node. They name it the way kubelet's own do, so
-// that kubectl describe node shows them.
-func (n *node) notifier(recorder record.EventRecorder) func(reporter.Notice) {
+// newEvents makes events on the Node. They name it the way kubelet's own do, so
+// that kubectl describe node shows them. Each broadcaster has a limit of its own on
+// the events about one object.
+func (n *node) newEvents(client kubernetes.Interface) (record.EventBroadcaster, func(reporter.Notice)) {
+	broadcaster := record.NewBroadcaster()
+	broadcaster.StartRecordingToSink(&corev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	recorder := broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: "csi-local", Host: n.opts.nodeName})
 	ref := &v1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: n.opts.nodeName, UID: types.UID(n.opts.nodeName), Namespace: metav1.NamespaceDefault}
-	return func(notice reporter.Notice) {
+	return broadcaster, func(notice reporter.Notice) {
 		kind := v1.EventTypeNormal
 		if notice.Warning {
 			kind = v1.EventTypeWarning

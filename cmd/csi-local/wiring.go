@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -12,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -207,22 +204,7 @@ func (n *node) watchPools(ctx context.Context) error {
 
 // serveMetrics answers /metrics until ctx ends.
 func (n *node) serveMetrics(ctx context.Context) error {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", n.opts.metricsAddress)
-	if err != nil {
-		return fmt.Errorf("--metrics-address: %w", err)
-	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", n.metrics.Handler())
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() {
-		if err := server.Close(); err != nil {
-			klog.FromContext(ctx).Error(err, "Closing the metrics endpoint")
-		}
-	})
-	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return serveMetrics(ctx, n.opts.metricsAddress, mux)
 }
