@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-local/csi-local/pkg/capacity"
+	"github.com/csi-local/csi-local/test/admin"
 	"github.com/csi-local/csi-local/test/lvmcluster"
 	"github.com/csi-local/csi-local/test/nodeproc"
 	"github.com/csi-local/csi-local/test/vm"
@@ -166,37 +166,13 @@ func addGroup(t *testing.T, name string, devices ...string) {
 	t.Helper()
 	for _, device := range devices {
 		// A pool gets blank disks: what others left on them is not the driver's to know.
-		run(t, "blkdiscard", "-f", device)
+		admin.Run(t, "blkdiscard", "-f", device)
 	}
-	run(t, append([]string{"vgcreate", "-qq", "-y", "-s", "1m", name}, devices...)...)
+	admin.Run(t, append([]string{"vgcreate", "-qq", "-y", "-s", "1m", name}, devices...)...)
 	t.Cleanup(func() {
-		cleanUp(t, "vgremove", "-qq", "-ff", "-y", name)
-		cleanUp(t, append([]string{"pvremove", "-qq", "-ff", "-y"}, devices...)...)
+		admin.CleanUp(t, "vgremove", "-qq", "-ff", "-y", name)
+		admin.CleanUp(t, append([]string{"pvremove", "-qq", "-ff", "-y"}, devices...)...)
 	})
-}
-
-// run is for the administrator's own commands.
-func run(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).Output()
-	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			err = fmt.Errorf("%w: %s", err, exit.Stderr)
-		}
-		t.Fatalf("%s: %v", strings.Join(args, " "), err)
-	}
-	return string(out)
-}
-
-// cleanUp is run when the test's own context has ended.
-func cleanUp(t *testing.T, args ...string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-		t.Errorf("%s: %v: %s", strings.Join(args, " "), err, out)
-	}
 }
 
 // device is the node of a logical volume.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-local/csi-local/test/admin"
 )
 
 // What others do in the volume groups appears on the Node in time, and as the right
@@ -39,7 +41,7 @@ func TestChanges_OfOthersAppear(t *testing.T) {
 		{"the thin pool is past its watermark", fillThin(280, 60), "thin"},
 		{"the thin pool is larger", []string{"lvextend", "-qq", "-L", "+200M", thinGroup + "/pool"}, "thin"},
 	} {
-		run(t, change.command...)
+		admin.Run(t, change.command...)
 		changed := time.Now()
 		want := wanted(t)
 		if want[change.pool] == last[change.pool] || len(diff(want, last)) != 1 {
@@ -96,10 +98,10 @@ func TestChanges_DiskDiesAndComesBack(t *testing.T) {
 	lost, other := disks()[0], disks()[1]
 	// Not from the disk's beginning, or LVM would find the same physical volume on the disk itself.
 	const offset = 2048
-	sectors := integer(t, strings.TrimSpace(run(t, "blockdev", "--getsz", lost))) - offset
+	sectors := integer(t, strings.TrimSpace(admin.Run(t, "blockdev", "--getsz", lost))) - offset
 	table := fmt.Sprintf("0 %d linear %s %d", sectors, lost, offset)
-	run(t, "dmsetup", "create", name, "--table", table)
-	t.Cleanup(func() { cleanUp(t, "dmsetup", "remove", "--retry", name) })
+	admin.Run(t, "dmsetup", "create", name, "--table", table)
+	t.Cleanup(func() { admin.CleanUp(t, "dmsetup", "remove", "--retry", name) })
 	addGroup(t, thickGroup, "/dev/mapper/"+name, other)
 	b := newBed(t, fmt.Sprintf("pools: [{name: thick, volumeGroup: %s, type: thick}]\n", thickGroup))
 	want, seen := map[string]int64{"thick": ask(t).thickFigure(thickGroup, 0)}, b.watchPools()
@@ -107,9 +109,9 @@ func TestChanges_DiskDiesAndComesBack(t *testing.T) {
 
 	become := func(table string) {
 		t.Helper()
-		run(t, "dmsetup", "suspend", name)
-		run(t, "dmsetup", "load", name, "--table", table)
-		run(t, "dmsetup", "resume", name)
+		admin.Run(t, "dmsetup", "suspend", name)
+		admin.Run(t, "dmsetup", "load", name, "--table", table)
+		admin.Run(t, "dmsetup", "resume", name)
 	}
 	become(fmt.Sprintf("0 %d error", sectors))
 	changed := time.Now()

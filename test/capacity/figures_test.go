@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/csi-local/csi-local/test/admin"
 )
 
 // ownTag is on every volume of the driver.
@@ -52,7 +54,7 @@ func ask(t *testing.T) said {
 
 func rows(t *testing.T, args ...string) [][]string {
 	t.Helper()
-	out := run(t, append(args, "--noheadings", "--nosuffix", "--units", "b", "--separator", ";")...)
+	out := admin.Run(t, append(args, "--noheadings", "--nosuffix", "--units", "b", "--separator", ";")...)
 	var all [][]string
 	for line := range strings.Lines(out) {
 		all = append(all, strings.Split(strings.TrimSpace(line), ";"))

@@ -3,8 +3,8 @@ package capacity
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math/rand/v2"
+	"maps"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/csi-local/csi-local/test/admin"
 	"github.com/csi-local/csi-local/test/nodeproc"
 )
 
@@ -133,12 +134,12 @@ func TestFigure_IsWhatLVMAccepts(t *testing.T) {
 func makeGroups(t *testing.T, pools []pool, random *rand.Rand) {
 	t.Helper()
 	disk := disks()[0]
-	run(t, "blkdiscard", "-f", disk)
+	admin.Run(t, "blkdiscard", "-f", disk)
 	const sectors = mib / 512
 	var groups, pieces, commands []string
 	t.Cleanup(func() {
-		cleanUp(t, append([]string{"vgremove", "-qq", "-ff", "-y"}, groups...)...)
-		cleanUp(t, append([]string{"dmsetup", "remove", "--retry"}, pieces...)...)
+		admin.CleanUp(t, append([]string{"vgremove", "-qq", "-ff", "-y"}, groups...)...)
+		admin.CleanUp(t, append([]string{"dmsetup", "remove", "--retry"}, pieces...)...)
 	})
 	next := int64(1)
 	for _, p := range pools {
@@ -146,7 +147,7 @@ func makeGroups(t *testing.T, pools []pool, random *rand.Rand) {
 		for i, size := range p.disksMiB {
 			piece := fmt.Sprintf("%s-%d", p.group(), i)
 			size++ // for LVM's own metadata
-			run(t, "dmsetup", "create", piece, "--table", fmt.Sprintf("0 %d linear %s %d", size*sectors, disk, next*sectors))
+			admin.Run(t, "dmsetup", "create", piece, "--table", fmt.Sprintf("0 %d linear %s %d", size*sectors, disk, next*sectors))
 			next += size
 			pieces, devices = append(pieces, piece), append(devices, "/dev/mapper/"+piece)
 		}

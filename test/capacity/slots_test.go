@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/csi-local/csi-local/test/admin"
 )
 
 // The count on the CSINode follows what LVM takes, as a watch shows it; NodeGetInfo says
@@ -30,7 +32,7 @@ func TestSlots_WatchShowsWhatLVMTakes(t *testing.T) {
 		{"others' volumes are gone", []string{"lvremove", "-qq", "-f", thickGroup + "/theirs", thickGroup + "/theirs-2"}, 3},
 		{"no limit any more", []string{"vgchange", "-qq", "-l", "0", thickGroup}, unlimited},
 	} {
-		run(t, change.command...)
+		admin.Run(t, change.command...)
 		changed := time.Now()
 		shown := await(t, seen, change.what, appearsWithin, change.want, same)
 		if info := b.slots(); info != change.want {
@@ -39,12 +41,12 @@ func TestSlots_WatchShowsWhatLVMTakes(t *testing.T) {
 		t.Logf("%s: %d after %v", change.what, change.want, shown.Sub(changed).Round(10*time.Millisecond))
 	}
 	// Ours are deleted while others fill the group: there is nothing left, and that is 1.
-	run(t, "vgchange", "-qq", "-l", "1", thickGroup)
+	admin.Run(t, "vgchange", "-qq", "-l", "1", thickGroup)
 	await(t, seen, "room for one", appearsWithin, 1, same)
 	if err := b.Delete(t.Context(), thickGroup+"/ours"); err != nil {
 		t.Fatal(err)
 	}
-	run(t, foreign("theirs")...)
+	admin.Run(t, foreign("theirs")...)
 	b.pass(refreshInterval + publishInterval + publishSpread)
 	if info := b.slots(); info != 1 {
 		t.Errorf("no room at all: NodeGetInfo says %d, want 1", info)

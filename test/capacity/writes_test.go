@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/csi-local/csi-local/bench/result"
+	"github.com/csi-local/csi-local/test/admin"
 )
 
 // agent begins the user agent of the node process.
@@ -25,7 +26,7 @@ func twoPools(t *testing.T) string {
 	t.Helper()
 	addGroup(t, thickGroup, disks()[:2]...)
 	addGroup(t, thinGroup, disks()[3])
-	run(t, "lvcreate", "-qq", "-y", "--type", "thin-pool", "-L", "512M", "-n", "pool", thinGroup)
+	admin.Run(t, "lvcreate", "-qq", "-y", "--type", "thin-pool", "-L", "512M", "-n", "pool", thinGroup)
 	return fmt.Sprintf(`pools:
 - name: thick
   volumeGroup: %s

@@ -100,17 +100,11 @@ func (b bed) waitForPolicy(t *testing.T) {
 	t.Helper()
 	immediate := storagev1.VolumeBindingImmediate
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Provisioner: capacity.DefaultDriverName, VolumeBindingMode: &immediate}
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for timeout := time.After(30 * time.Second); ; {
+	testbed.Eventually(t, 30*time.Second, "the policy is in force", func() string {
 		_, err := b.admin.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil {
-			return
+		if err == nil {
+			return "a class with binding mode Immediate is taken"
 		}
-		select {
-		case <-tick.C:
-		case <-timeout:
-			t.Fatal("the policy does not come into force")
-		}
-	}
+		return ""
+	})
 }

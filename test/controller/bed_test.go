@@ -203,21 +203,7 @@ func complain(err error) string {
 // eventually waits until check returns nothing to complain of.
 func (b *bed) eventually(what string, check func() string) {
 	b.t.Helper()
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		complaint := check()
-		if complaint == "" {
-			return
-		}
-		select {
-		case <-timeout.C:
-			b.t.Fatalf("%s: not within %v: %s", what, patience, complaint)
-		case <-tick.C:
-		}
-	}
+	testbed.Eventually(b.t, patience, what, check)
 }
 
 // pass lets real time go by in which nothing should happen.

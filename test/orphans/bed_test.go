@@ -20,8 +20,10 @@ import (
 
 	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/pkg/orphans"
+	"github.com/csi-local/csi-local/test/admin"
 	"github.com/csi-local/csi-local/test/lvmcluster"
 	"github.com/csi-local/csi-local/test/nodeproc"
+	"github.com/csi-local/csi-local/test/testbed"
 	"github.com/csi-local/csi-local/test/vm"
 )
 
@@ -56,7 +58,7 @@ func newBed(t *testing.T, flags ...string) *bed {
 	b := &bed{Cluster: lvmcluster.Connect(t), t: t}
 	b.makeNode()
 	disk := strings.Fields(os.Getenv(vm.EnvDisks))[0]
-	b.run("vgcreate", "-qq", "-y", "-s", "4m", "vg0", disk)
+	admin.Run(b.t, "vgcreate", "-qq", "-y", "-s", "4m", "vg0", disk)
 	// Not t.TempDir, whose paths are longer than a socket's may be.
 	var err error
 	if b.folder, err = os.MkdirTemp("", "orphans"); err != nil {
@@ -117,16 +119,6 @@ func (b *bed) stop() {
 	}
 }
 
-// run is for the administrator's own commands.
-func (b *bed) run(args ...string) string {
-	b.t.Helper()
-	out, err := exec.CommandContext(b.t.Context(), args[0], args[1:]...).CombinedOutput()
-	if err != nil {
-		b.t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
-}
-
 // refused runs csi-local orphans, which must fail and say why.
 func (b *bed) refused(says string, args ...string) {
 	b.t.Helper()
@@ -140,7 +132,7 @@ func (b *bed) refused(says string, args ...string) {
 func (b *bed) list() map[orphans.Kind][]orphans.Entry {
 	b.t.Helper()
 	var list struct{ Items []orphans.Entry }
-	if err := json.Unmarshal([]byte(b.run(b.Binary, "orphans", "list", "-o", "json")), &list); err != nil {
+	if err := json.Unmarshal([]byte(admin.Run(b.t, b.Binary, "orphans", "list", "-o", "json")), &list); err != nil {
 		b.t.Fatal(err)
 	}
 	byKind := map[orphans.Kind][]orphans.Entry{}
@@ -171,17 +163,12 @@ func (b *bed) awaitOrphans(kind orphans.Kind, want ...string) {
 // await looks again and again.
 func (b *bed) await(what string, so func() bool) {
 	b.t.Helper()
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	for !so() {
-		select {
-		case <-timeout.C:
-			b.t.Fatalf("not after %v: %s", patience, what)
-		case <-tick.C:
+	testbed.Eventually(b.t, patience, what, func() string {
+		if !so() {
+			return "not yet"
 		}
-	}
+		return ""
+	})
 }
 
 // during looks for a while whether it stays so.
@@ -224,7 +211,7 @@ func (b *bed) published() int64 {
 // there tells which logical volumes exist, by LVM's own word.
 func (b *bed) there(names ...string) bool {
 	b.t.Helper()
-	found := strings.Fields(b.run("lvs", "--noheadings", "-o", "lv_name", "vg0"))
+	found := strings.Fields(admin.Run(b.t, "lvs", "--noheadings", "-o", "lv_name", "vg0"))
 	for _, name := range names {
 		if !slices.Contains(found, name) {
 			return false

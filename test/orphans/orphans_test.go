@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/csi-local/csi-local/pkg/orphans"
+	"github.com/csi-local/csi-local/test/admin"
 	"github.com/csi-local/csi-local/test/nodeproc"
 )
 
@@ -42,7 +43,7 @@ func TestLeakedAndRetained(t *testing.T) {
 	})
 	b.await("events tell of it", func() bool { return b.events()["OrphanDeleted"] == 4+1 })
 	// It never lost its own, and no pod has used it: the mark keeps it.
-	if tags := b.run("lvs", "--noheadings", "-o", "lv_tags", unused.ID); !strings.Contains(tags, "csi-local/seen=pv") {
+	if tags := admin.Run(b.t, "lvs", "--noheadings", "-o", "lv_tags", unused.ID); !strings.Contains(tags, "csi-local/seen=pv") {
 		t.Errorf("its tags are %s", tags)
 	}
 	b.terminate("pvc-unused")
@@ -64,7 +65,7 @@ func checkRetained(b *bed) {
 	b.during(4*time.Second, "a PersistentVolume that is being deleted exists", func() bool { return len(b.list()[orphans.Retained]) == 0 })
 	b.unprotect("pvc-data")
 	b.awaitOrphans(orphans.Retained, "pvc-data")
-	b.t.Log("\n" + b.run(b.Binary, "orphans", "list"))
+	b.t.Log("\n" + admin.Run(b.t, b.Binary, "orphans", "list"))
 
 	back := b.adopt("pvc-data")
 	b.refused("exist", "delete", "pvc-data", "--yes")
@@ -79,7 +80,7 @@ func checkRetained(b *bed) {
 	b.terminate("pvc-data")
 	b.unprotect("pvc-data")
 	b.awaitOrphans(orphans.Retained, "pvc-data")
-	b.t.Log(b.run(b.Binary, "orphans", "delete", "vg0/pvc-data", "--yes"))
+	b.t.Log(admin.Run(b.t, b.Binary, "orphans", "delete", "vg0/pvc-data", "--yes"))
 	if b.there("pvc-data") {
 		b.t.Error("it was not deleted")
 	}
@@ -90,7 +91,7 @@ func checkRetained(b *bed) {
 // kubelet sees it then.
 func (b *bed) adopt(name string) nodeproc.Volume {
 	b.t.Helper()
-	manifest := b.run(b.Binary, "orphans", "adopt", name, "--storage-class=local")
+	manifest := admin.Run(b.t, b.Binary, "orphans", "adopt", name, "--storage-class=local")
 	var object corev1.PersistentVolume
 	if err := yaml.UnmarshalStrict([]byte(manifest), &object); err != nil {
 		b.t.Fatalf("%v\n%s", err, manifest)

@@ -210,24 +210,18 @@ func kubectlApply(t *testing.T, cluster *testbed.Cluster, stdin io.Reader, what 
 // waitForFence returns when both policies are in force, which takes the API server a moment.
 func waitForFence(t *testing.T, client *kubernetes.Clientset) {
 	t.Helper()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	timeout := time.NewTimer(30 * time.Second)
-	defer timeout.Stop()
-	for i := 0; ; i++ {
+	asked := 0
+	testbed.Eventually(t, 30*time.Second, "the fence stands", func() string {
 		// Another label each time: one that is there already would change nothing.
-		label := fmt.Sprintf(`{"metadata":{"labels":{"probe":"%d"}}}`, i)
+		label := fmt.Sprintf(`{"metadata":{"labels":{"probe":"%d"}}}`, asked)
+		asked++
 		nodes := patch(t, client, fenceCase{resource: "nodes", object: "n1", kind: types.MergePatchType, patch: label})
 		csiNodes := patch(t, client, fenceCase{resource: "csinodes", object: "n1", kind: types.MergePatchType, patch: label})
 		if nodes != nil && csiNodes != nil && strings.Contains(nodes.Error(), "fence") && strings.Contains(csiNodes.Error(), "fence") {
-			return
+			return ""
 		}
-		select {
-		case <-timeout.C:
-			t.Fatalf("the fence does not stand: %v, %v", nodes, csiNodes)
-		case <-tick.C:
-		}
-	}
+		return fmt.Sprintf("%v, %v", nodes, csiNodes)
+	})
 }
 
 func newClient(t *testing.T, config *rest.Config) *kubernetes.Clientset {

@@ -164,30 +164,10 @@ func (b *bed) start(node, name string, s *source) (changed, stop func()) {
 	}, stop
 }
 
-// eventually waits until check returns nothing to complain of.
-func (b *bed) eventually(within time.Duration, what string, check func() string) {
-	b.t.Helper()
-	timeout := time.NewTimer(within)
-	defer timeout.Stop()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		complaint := check()
-		if complaint == "" {
-			return
-		}
-		select {
-		case <-timeout.C:
-			b.t.Fatalf("%s: not within %v: %s", what, within, complaint)
-		case <-tick.C:
-		}
-	}
-}
-
 // published waits until the node shows these pools and slots.
 func (b *bed) published(node string, within time.Duration, pools string, slots int32) {
 	b.t.Helper()
-	b.eventually(within, node, func() string {
+	testbed.Eventually(b.t, within, node, func() string {
 		if gotPools, gotSlots := b.shown(node); gotPools != pools || gotSlots != slots {
 			return fmt.Sprintf("pools %s, %d slots; want %s, %d", gotPools, gotSlots, pools, slots)
 		}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/csi-local/csi-local/test/admin"
 	"github.com/csi-local/csi-local/test/nodeproc"
 	"github.com/csi-local/csi-local/test/vm"
 )
@@ -77,19 +77,19 @@ func newBed(t *testing.T, wipe string) *bed {
 	disks := strings.Fields(os.Getenv(vm.EnvDisks))
 	for _, disk := range disks {
 		// A pool gets blank disks: what others left on them is not the driver's to know.
-		run(t, "blkdiscard", "-f", disk)
+		admin.Run(t, "blkdiscard", "-f", disk)
 	}
-	sectors := strings.TrimSpace(run(t, "blockdev", "--getsz", disks[0]))
-	run(t, "dmsetup", "create", diskName, "--table", "0 "+sectors+" linear "+disks[0]+" 0")
-	t.Cleanup(func() { cleanUp(t, "dmsetup", "remove", "--retry", diskName) })
+	sectors := strings.TrimSpace(admin.Run(t, "blockdev", "--getsz", disks[0]))
+	admin.Run(t, "dmsetup", "create", diskName, "--table", "0 "+sectors+" linear "+disks[0]+" 0")
+	t.Cleanup(func() { admin.CleanUp(t, "dmsetup", "remove", "--retry", diskName) })
 	for group, disk := range map[string]string{thickGroup: "/dev/mapper/" + diskName, thinGroup: disks[1]} {
-		run(t, "vgcreate", "-y", "--metadatasize", "8m", group, disk)
+		admin.Run(t, "vgcreate", "-y", "--metadatasize", "8m", group, disk)
 		t.Cleanup(func() {
-			cleanUp(t, "vgremove", "-ff", "-y", group)
-			cleanUp(t, "pvremove", "-ff", "-y", disk)
+			admin.CleanUp(t, "vgremove", "-ff", "-y", group)
+			admin.CleanUp(t, "pvremove", "-ff", "-y", disk)
 		})
 	}
-	run(t, "lvcreate", "-y", "--type", "thin-pool", "-l", "90%FREE", "-n", "pool", thinGroup)
+	admin.Run(t, "lvcreate", "-y", "--type", "thin-pool", "-l", "90%FREE", "-n", "pool", thinGroup)
 
 	// Not t.TempDir, whose paths are longer than a socket's may be.
 	folder, err := os.MkdirTemp("", "service")
@@ -121,40 +121,16 @@ func (b *bed) asBefore() {
 	if now := freeExtents(b.t); now != b.free {
 		b.t.Errorf("free extents: %s at the start, %s now", b.free, now)
 	}
-	run(b.t, "vgck", thickGroup, thinGroup)
+	admin.Run(b.t, "vgck", thickGroup, thinGroup)
 }
 
 func freeExtents(t *testing.T) string {
 	t.Helper()
-	return strings.Join(strings.Fields(run(t, "vgs", "--noheadings", "-o", "vg_name,vg_free_count,lv_count", thickGroup, thinGroup)), " ")
+	return strings.Join(strings.Fields(admin.Run(t, "vgs", "--noheadings", "-o", "vg_name,vg_free_count,lv_count", thickGroup, thinGroup)), " ")
 }
 
 func spec(pool, fsType, name string, sizeBytes int64) nodeproc.Spec {
 	return nodeproc.Spec{Name: name, SizeBytes: sizeBytes, FSType: fsType, Parameters: map[string]string{"pool": pool}}
-}
-
-// run is for the administrator's own commands.
-func run(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).Output()
-	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			err = fmt.Errorf("%w: %s", err, exit.Stderr)
-		}
-		t.Fatalf("%s: %v", strings.Join(args, " "), err)
-	}
-	return string(out)
-}
-
-// cleanUp is run when the test's own context has ended.
-func cleanUp(t *testing.T, args ...string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-		t.Errorf("%s: %v: %s", strings.Join(args, " "), err, out)
-	}
 }
 
 // retried repeats a call while its answer is one that provisioner and kubelet

@@ -11,6 +11,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/csi-local/csi-local/test/admin"
 )
 
 // A disk that does not answer stops what has to write to it, and nothing else:
@@ -25,11 +27,11 @@ func TestHangingDisk(t *testing.T) {
 		t.Fatalf("lvm processes: %v, want one", lvmBefore)
 	}
 
-	run(t, "dmsetup", "suspend", "--nolockfs", diskName)
+	admin.Run(t, "dmsetup", "suspend", "--nolockfs", diskName)
 	resumed := false
 	resume := func() {
 		if !resumed {
-			cleanUp(t, "dmsetup", "resume", diskName)
+			admin.CleanUp(t, "dmsetup", "resume", diskName)
 			resumed = true
 		}
 	}
