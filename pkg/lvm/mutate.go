@@ -161,7 +161,7 @@ func (c *Client) explain(ctx context.Context, ch change, cmd Command, before *St
 	}
 	kind := classify(failure{ch: ch, cmd: cmd, before: before, after: after, result: result, cause: cause})
 	// A thin pool that was activated by an LVM that leaves names in /dev to udevd,
-	// and then deactivated by ours, loses them when udevd comes to it: maybe while
+	// and then deactivated by ours, can lose them when udevd comes to it, also while
 	// its metadata is being checked. That is over when the check is made again.
 	mayBeOver := errors.Is(kind, errNothingDone) || errors.Is(kind, ErrThinPoolRepair)
 	again = shows(after, ch) && after.Problems[ch.ref.VolumeGroup] == nil && cause == nil &&

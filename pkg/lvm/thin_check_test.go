@@ -9,8 +9,8 @@ import (
 
 const checkFailed = "Check of pool vgA/tp failed (status:1). Manual repair required!"
 
-// The check of a thin pool fails also when the name in /dev by which it opens the
-// metadata is taken away by udevd; then the next one passes.
+// The check of a thin pool was seen to fail once beside a running udevd, right after
+// the host's LVM had made the pool, and to pass when it was made again.
 func TestClient_FailedPoolCheckIsMadeOnceMore(t *testing.T) {
 	b := newBed(t, nil)
 	b.state(t)
