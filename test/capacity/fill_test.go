@@ -3,8 +3,8 @@ package capacity
 import (
 	"cmp"
 	"fmt"
-	"math/rand/v2"
 	"maps"
+	"math/rand/v2"
 	"os/exec"
 	"regexp"
 	"slices"
