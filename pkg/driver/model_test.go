@@ -130,10 +130,12 @@ func (m *model) crash(rt *rapid.T) {
 
 // check compares what the caller knows with what is there.
 func (m *model) check(rt *rapid.T) {
+	resp, err := m.p.controller.ListVolumes(m.t.Context(), &csi.ListVolumesRequest{})
+	// Also between two actions: the driver's chores take steps of their own.
 	if m.p.lvm.Crashed() {
 		m.restart(rt)
+		resp, err = m.p.controller.ListVolumes(m.t.Context(), &csi.ListVolumesRequest{})
 	}
-	resp, err := m.p.controller.ListVolumes(m.t.Context(), &csi.ListVolumesRequest{})
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -158,9 +160,6 @@ func (m *model) check(rt *rapid.T) {
 
 // settle makes sure, as a caller would, that a name is gone.
 func (m *model) settle(rt *rapid.T, name string) {
-	if m.p.lvm.Crashed() {
-		m.restart(rt)
-	}
 	m.p.lvm.SetHook(nil)
 	lv, err := volumeNameFor(name)
 	if err != nil {
@@ -169,10 +168,12 @@ func (m *model) settle(rt *rapid.T, name string) {
 	id := fmt.Sprintf("%s/%s", map[string]string{"thick": "vg-a", "thin": "vg-b"}[m.pools[name]], lv)
 	for {
 		_, err := m.p.controller.DeleteVolume(m.t.Context(), &csi.DeleteVolumeRequest{VolumeId: id})
-		if err == nil {
+		switch {
+		case err == nil:
 			return
-		}
-		if status.Code(err) != codes.Aborted {
+		case m.p.lvm.Crashed():
+			m.restart(rt)
+		case status.Code(err) != codes.Aborted:
 			rt.Fatalf("delete %s: %v", id, err)
 		}
 	}
