@@ -5,7 +5,6 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
@@ -42,10 +41,9 @@ func TestPaceRetries(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			start := time.Now()
 			_, err = Client{Kubernetes: client, NodeName: testNode, DriverName: testDriver}.Get(t.Context(), KindNode)
-			if took := time.Since(start); asked.Load() != 1 || took > 900*time.Millisecond {
-				t.Errorf("asked %d times within %v", asked.Load(), took)
+			if asked := asked.Load(); asked != 1 {
+				t.Errorf("asked %d times, want once: the caller's pace decides when to ask again", asked)
 			}
 			if delay, _ := apierrors.SuggestsClientDelay(err); result(err) != c.result || delay != c.delay {
 				t.Errorf("result %s, want %s; delay %d s, want %d: %v", result(err), c.result, delay, c.delay, err)
