@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/pkg/orphans"
 )
 
@@ -115,7 +116,7 @@ func (o *orphansOptions) list(ctx context.Context, stdout io.Writer) error {
 	_, err := fmt.Fprintln(table, "VOLUME\tPERSISTENTVOLUME\tPOOL\tSIZE\tKIND\tSINCE\tNEXT")
 	for _, e := range entries {
 		_, lineErr := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			e.VolumeID, e.Name, e.Pool, humanBytes(e.SizeBytes), e.Kind, e.Since.UTC().Format(time.RFC3339), e.Next)
+			e.VolumeID, e.Name, e.Pool, capacity.ShortBytes(e.SizeBytes), e.Kind, e.Since.UTC().Format(time.RFC3339), e.Next)
 		err = errors.Join(err, lineErr)
 	}
 	return errors.Join(err, table.Flush())
@@ -141,7 +142,7 @@ func (o *orphansOptions) remove(ctx context.Context, name string, stdout io.Writ
 	if err := o.call(ctx, http.MethodDelete, pathOrphans, url.Values{paramName: {name}}, &deleted); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(stdout, "Deleted volume %s, %s of pool %s\n", deleted.ID, humanBytes(deleted.SizeBytes), deleted.Pool)
+	_, err := fmt.Fprintf(stdout, "Deleted volume %s, %s of pool %s\n", deleted.ID, capacity.ShortBytes(deleted.SizeBytes), deleted.Pool)
 	return err
 }
 
@@ -191,17 +192,4 @@ func (o *orphansOptions) call(ctx context.Context, method, path string, params u
 		return fmt.Errorf("csi-local node answered %s", response.Status)
 	}
 	return errors.New(problem.Error)
-}
-
-// humanBytes is a number of bytes with three digits or so, in binary units.
-func humanBytes(bytes int64) string {
-	const units = "KMGTPE"
-	if bytes < 1024 {
-		return fmt.Sprintf("%d B", bytes)
-	}
-	value, unit := float64(bytes)/1024, 0
-	for value >= 1024 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
-	}
-	return fmt.Sprintf("%.4g %ciB", value, units[unit])
 }

@@ -266,16 +266,6 @@ func TestOrphans_StrangeAnswer(t *testing.T) {
 	}
 }
 
-func TestHumanBytes(t *testing.T) {
-	for bytes, want := range map[int64]string{
-		0: "0 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1.5 KiB", 10 << 30: "10 GiB", 1<<63 - 1: "8 EiB", 5000 << 20: "4.883 GiB",
-	} {
-		if got := humanBytes(bytes); got != want {
-			t.Errorf("%d: %q, want %q", bytes, got, want)
-		}
-	}
-}
-
 func TestNode_LooksForOrphansOnlyWithAnAPIServer(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	kubeconfig := "--kubeconfig=" + kubeconfigFor(t, "http://127.0.0.1:1")

@@ -18,6 +18,10 @@ func PoolsAnnotation(driverName string) string { return "csi.volume.kubernetes.i
 // [PoolsAnnotation] last.
 func ReportAnnotation(driverName string) string { return driverName + "/capacity-report" }
 
+// PauseAnnotation returns the key of the Node annotation by which an operator pins
+// what the node publishes: any value but "" and "false" does.
+func PauseAnnotation(driverName string) string { return driverName + "/capacity-pause" }
+
 // TopologyKey returns the topology key whose value is the node's name
 // (CSI specification, NodeGetInfo accessible_topology).
 func TopologyKey(driverName string) string { return driverName + "/node" }

@@ -17,10 +17,18 @@ const (
 	exponentCharacters = "eE"
 )
 
-// FormatBytes writes a number of bytes for people and for programs: in the largest
-// unit of which there is one, cut after one decimal, and exactly, as in
-// "1.5 GiB (1610612736 bytes)".
+// FormatBytes writes a number of bytes for people and for programs: as [ShortBytes]
+// does, and exactly, as in "1.5 GiB (1610612736 bytes)".
 func FormatBytes(bytes int64) string {
+	if bytes < 1<<10 {
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+	return fmt.Sprintf("%s (%d bytes)", ShortBytes(bytes), bytes)
+}
+
+// ShortBytes writes a number of bytes where there is little room: in the largest unit
+// of which there is one, cut after one decimal, as in "1.5 GiB".
+func ShortBytes(bytes int64) string {
 	const step = 1 << 10
 	unit, name := int64(1), ""
 	for _, larger := range []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"} {
@@ -30,14 +38,14 @@ func FormatBytes(bytes int64) string {
 		unit, name = unit*step, larger
 	}
 	if name == "" {
-		return fmt.Sprintf("%d bytes", bytes)
+		return fmt.Sprintf("%d B", bytes)
 	}
 	// Cut, not rounded: what is said to fit must fit.
 	whole, tenths := bytes/unit, bytes%unit/(unit/step)*10/step
 	if tenths == 0 {
-		return fmt.Sprintf("%d %s (%d bytes)", whole, name, bytes)
+		return fmt.Sprintf("%d %s", whole, name)
 	}
-	return fmt.Sprintf("%d.%d %s (%d bytes)", whole, tenths, name, bytes)
+	return fmt.Sprintf("%d.%d %s", whole, tenths, name)
 }
 
 // ParseBytes reads a quantity as Kubernetes writes it ("10Gi", "1500M", "1e9",

@@ -21,6 +21,14 @@ func TestFormatBytes(t *testing.T) {
 	}
 }
 
+func TestShortBytes(t *testing.T) {
+	for bytes, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 5000 << 20: "4.8 GiB"} {
+		if got := ShortBytes(bytes); got != want {
+			t.Errorf("%d: %q, want %q", bytes, got, want)
+		}
+	}
+}
+
 // What is written for people is never more than the truth, nor much less; and the
 // exact number is beside it.
 func TestFormatBytes_IsNeverMoreThanTheTruth(t *testing.T) {

@@ -12,10 +12,6 @@ type identity struct {
 	driverName, version, bootID string
 }
 
-// pauseAnnotation is the key by which an operator pins what a node publishes:
-// any value but "" and "false" does.
-func pauseAnnotation(driverName string) string { return driverName + "/capacity-pause" }
-
 // nodeView is what stands on the Node now.
 type nodeView struct {
 	text      string           // the pools' annotation
@@ -33,7 +29,7 @@ func (id identity) view(node Object) nodeView {
 	v.published, _, _ = capacity.DecodePools(v.text)
 	report, err := capacity.DecodeReport(node.Annotations[capacity.ReportAnnotation(id.driverName)])
 	v.report, v.reportOK = report, err == nil
-	pause := node.Annotations[pauseAnnotation(id.driverName)]
+	pause := node.Annotations[capacity.PauseAnnotation(id.driverName)]
 	v.paused = pause != "" && pause != "false"
 	return v
 }

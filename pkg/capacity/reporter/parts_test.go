@@ -179,7 +179,7 @@ func TestNewerThan(t *testing.T) {
 		{"v1.0.0", "v1.2.3", 2, true}, // a format that this program does not know
 		{"devel", "devel", 2, true},
 	} {
-		if got := newerThan(capacity.Report{Format: tt.format, Writer: tt.theirs}, tt.ours); got != tt.want {
+		if got := (capacity.Report{Format: tt.format, Writer: tt.theirs}).NewerThan(tt.ours); got != tt.want {
 			t.Errorf("%s, format %d, newer than %s: %v", tt.theirs, tt.format, tt.ours, got)
 		}
 	}

@@ -253,7 +253,7 @@ func TestRun_WhatItFinds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newFakeServer()
 				for key, value := range map[string]string{
-					capacity.PoolsAnnotation(testDriver): c.pools, capacity.ReportAnnotation(testDriver): c.report, pauseAnnotation(testDriver): c.pause,
+					capacity.PoolsAnnotation(testDriver): c.pools, capacity.ReportAnnotation(testDriver): c.report, capacity.PauseAnnotation(testDriver): c.pause,
 				} {
 					server.annotate(key, value)
 				}
@@ -273,13 +273,13 @@ func TestRun_ResumesInSteps(t *testing.T) {
 		server := newFakeServer()
 		b := startBench(t, server, nil)
 		after(time.Minute)
-		server.annotate(pauseAnnotation(testDriver), "disk is being replaced")
+		server.annotate(capacity.PauseAnnotation(testDriver), "disk is being replaced")
 		after(time.Second)
 		b.lvm(func(s *fakeSource) { s.pools["ssd"] = 10 })
 		after(5 * time.Minute)
 		b.want("pinned", bothPools)
 		b.lvm(func(s *fakeSource) { s.pools["ssd"] = 2000 })
-		server.annotate(pauseAnnotation(testDriver), "")
+		server.annotate(capacity.PauseAnnotation(testDriver), "")
 		after(70 * time.Second)
 		b.want("a step", `{"hdd":"2000","ssd":"1500"}`)
 		after(70 * time.Second)

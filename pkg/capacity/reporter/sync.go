@@ -39,7 +39,7 @@ func (r *Reporter) syncNode(ctx context.Context) (again time.Duration) {
 		r.foreign(ctx, now)
 	}
 	plan := r.books.next(now, view.published, r.guard.held(now))
-	newer := view.reportOK && newerThan(view.report, r.id.version)
+	newer := view.reportOK && view.report.NewerThan(r.id.version)
 	change, err := r.id.nodeChange(view, plan, view.facts(readings), newer, r.wall())
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "What the pools hold cannot be published")
@@ -111,12 +111,12 @@ func (r *Reporter) load(ctx context.Context, s *slot) (again time.Duration, ok b
 func (r *Reporter) pinned(now time.Duration, view nodeView) bool {
 	s := r.opts.Settings
 	paused := s.Paused || view.paused
-	closed := !s.ForceTakeover && view.reportOK && newerThan(view.report, r.id.version)
+	closed := !s.ForceTakeover && view.reportOK && view.report.NewerThan(r.id.version)
 	r.opts.Metrics.paused.Set(boolean(paused))
 	r.opts.Metrics.gate.Set(boolean(closed))
 	r.notices.set(now, "", paused, Notice{
 		Reason: "CapacityPaused", Message: "What this node publishes of its pools is pinned, by the annotation " +
-			pauseAnnotation(r.id.driverName) + " or by --publish-paused",
+			capacity.PauseAnnotation(r.id.driverName) + " or by --publish-paused",
 	})
 	r.notices.set(now, "", closed, Notice{
 		Reason: "CapacityVersionGate", Warning: true,

@@ -1,21 +1,19 @@
-package reporter
+package capacity
 
 import (
 	"strconv"
 	"strings"
-
-	"github.com/csi-local/csi-local/pkg/capacity"
 )
 
-// newerThan tells whether a report was written by a newer program than the one
+// NewerThan tells whether the report was written by a newer program than the one
 // of that version: by its format, else by the numbers of the two versions. What
 // follows the numbers ("-4-gabcdef", "-dirty") orders nothing; a version without
 // numbers is never newer.
-func newerThan(report capacity.Report, version string) bool {
-	if report.Format > capacity.ReportFormat {
+func (r Report) NewerThan(version string) bool {
+	if r.Format > ReportFormat {
 		return true
 	}
-	theirs, ok := versionNumbers(report.Writer)
+	theirs, ok := versionNumbers(r.Writer)
 	ours, known := versionNumbers(version)
 	if !ok || !known {
 		return false
