@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/csi-local/csi-local/internal/doctest"
 	"github.com/csi-local/csi-local/pkg/capacity"
-	"github.com/csi-local/csi-local/pkg/internal/doctest"
 )
 
 const poolsDoc = "../../docs/pools.md"

@@ -96,7 +96,7 @@ func layerArrows() []Arrow {
 func shippingArrows() []Arrow {
 	const own = "./"
 	tests := []string{"./test", "./sanity", "./hack", "./bench"}
-	fakes := []string{"./pkg/lvm/lvmfake", "./pkg/lvm/lvmtest", "./pkg/driver/drivertest", "./pkg/internal/doctest"}
+	fakes := []string{"./pkg/lvm/lvmfake", "./pkg/lvm/lvmtest", "./pkg/driver/drivertest", "./internal/doctest"}
 	return []Arrow{
 		{
 			From: []string{"./pkg"}, To: append([]string{"./cmd"}, tests...), Scope: withTests,

@@ -50,3 +50,25 @@ func YAML(doc string) []string {
 	}
 	return examples
 }
+
+// Column returns one column of the table under a heading, by the rows' first
+// cells, as they are written. Column 1 is the one after these.
+func Column(t *testing.T, doc, heading string, column int) map[string]string {
+	t.Helper()
+	_, section, found := strings.Cut(doc, "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("no heading %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n#")
+	_, table, _ := strings.Cut(section, "\n|---")
+	_, table, _ = strings.Cut(table, "\n")
+	cells := map[string]string{}
+	for line := range strings.Lines(table) {
+		row := strings.Split(strings.TrimSpace(line), " | ")
+		if !strings.HasPrefix(line, "| ") || column >= len(row) {
+			break
+		}
+		cells[strings.TrimPrefix(row[0], "| ")] = strings.TrimSuffix(row[column], " |")
+	}
+	return cells
+}
