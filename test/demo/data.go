@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/csi-local/csi-local/test/screen"
 )
 
 const (
@@ -46,7 +48,7 @@ func (n *node) write(ctx context.Context) error {
 			return err
 		}
 		v.written = sum
-		n.p.call("write, fsync", fmt.Sprintf("%s into %s", mebibytes(size), v.name), time.Since(start))
+		n.p.Call("write, fsync", fmt.Sprintf("%s into %s", screen.Mebibytes(size), v.name), time.Since(start))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/csi-local/csi-local/test/nodeproc"
+	"github.com/csi-local/csi-local/test/screen"
 	"github.com/csi-local/csi-local/test/vm"
 )
 
@@ -21,7 +22,7 @@ const (
 
 // node is the machine on which the demo runs, seen as a node of a cluster.
 type node struct {
-	p          *printer
+	p          *screen.Printer
 	dir        string
 	disks      []string
 	binary     string         // csi-local
@@ -37,12 +38,6 @@ type node struct {
 type step struct {
 	title string
 	do    func(n *node, ctx context.Context) error
-}
-
-// finished is a step that was done, and the time its calls took.
-type finished struct {
-	title string
-	took  time.Duration
 }
 
 // steps are all steps in their order.
@@ -72,10 +67,10 @@ func steps() []step {
 }
 
 // inside runs all steps and returns the exit status.
-func inside(ctx context.Context, p *printer, binary string) int {
+func inside(ctx context.Context, p *screen.Printer, binary string) int {
 	dir, err := os.MkdirTemp("", "demo-node-")
 	if err != nil {
-		p.failure(err, "")
+		p.Failure(err, "")
 		return 1
 	}
 	defer os.RemoveAll(dir)
@@ -90,32 +85,32 @@ func inside(ctx context.Context, p *printer, binary string) int {
 		if n.driver != nil {
 			err = errors.Join(err, n.driver.Kill())
 		}
-		p.failure(err, log)
+		p.Failure(err, log)
 		return 1
 	}
-	p.summary(done, time.Since(begin))
-	p.success("Everything was as it should be, and the free extents are those of the start.")
+	p.Summary(done, "in all, with the looks at LVM in between", time.Since(begin))
+	p.Success("Everything was as it should be, and the free extents are those of the start.")
 	return 0
 }
 
-func (n *node) runAll(ctx context.Context) ([]finished, error) {
-	var done []finished
+func (n *node) runAll(ctx context.Context) ([]screen.Finished, error) {
+	var done []screen.Finished
 	var before picture
 	all := steps()
 	for i, s := range all {
-		n.p.step(i+1, len(all), s.title)
+		n.p.Step(i+1, len(all), s.title)
 		start := time.Now()
-		err := n.p.during("working", func() error { return s.do(n, ctx) })
+		err := n.p.During("working", func() error { return s.do(n, ctx) })
 		if err != nil {
 			return done, fmt.Errorf("step %d, %q: %w", i+1, s.title, err)
 		}
-		done = append(done, finished{s.title, time.Since(start)})
+		done = append(done, screen.Finished{Title: s.title, Took: time.Since(start)})
 		after, err := n.look(ctx)
 		if err != nil {
 			return done, err
 		}
 		for _, c := range after.changesSince(before) {
-			n.p.change(c)
+			showChange(n.p, c)
 		}
 		before = after
 	}
@@ -154,7 +149,7 @@ func (n *node) command(ctx context.Context, argv ...string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, output)
 	}
-	n.p.command(strings.Join(argv, " "), time.Since(start))
+	n.p.Command(strings.Join(argv, " "), time.Since(start))
 	return nil
 }
 
@@ -167,7 +162,7 @@ func (n *node) compare(ctx context.Context) error {
 	var problems []error
 	for _, group := range n.groups() {
 		before, after := n.start.freeExtents[group], now.freeExtents[group]
-		n.p.note("%-8s %d free extents at the start, %d now", group, before, after)
+		n.p.Note("%-8s %d free extents at the start, %d now", group, before, after)
 		if before != after {
 			problems = append(problems, fmt.Errorf("%s had %d free extents and has %d", group, before, after))
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/csi-local/csi-local/test/screen"
 )
 
 const mib = 1 << 20
@@ -72,7 +74,7 @@ func (n *node) expand(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		n.p.note("the pod sees %s where it saw %s", mebibytes(after), mebibytes(before))
+		n.p.Note("the pod sees %s where it saw %s", screen.Mebibytes(after), screen.Mebibytes(before))
 		if v.bytes < v.required || after-before < v.required/4 {
 			return fmt.Errorf("%s: wanted %d bytes, got %d; the filesystem had %d and has %d", v.id, v.required, v.bytes, before, after)
 		}
@@ -86,7 +88,7 @@ func (n *node) expand(ctx context.Context) error {
 func (n *node) expandTo(ctx context.Context, v *volume, bytes int64) (*csi.NodeExpandVolumeResponse, error) {
 	return call(ctx, n, "NodeExpandVolume", n.driver.Node.NodeExpandVolume, n.expandRequest(v, bytes),
 		func(r *csi.NodeExpandVolumeResponse) string {
-			return fmt.Sprintf("%s, now %s", v.id, mebibytes(r.GetCapacityBytes()))
+			return fmt.Sprintf("%s, now %s", v.id, screen.Mebibytes(r.GetCapacityBytes()))
 		})
 }
 
@@ -121,9 +123,9 @@ func describeUsage(r *csi.NodeGetVolumeStatsResponse) string {
 		case u.GetUnit() == csi.VolumeUsage_INODES:
 			text += fmt.Sprintf(", %d inodes", u.GetUsed())
 		case u.GetUsed() > 0:
-			text += fmt.Sprintf("%s of %s used", mebibytes(u.GetUsed()), mebibytes(u.GetTotal()))
+			text += fmt.Sprintf("%s of %s used", screen.Mebibytes(u.GetUsed()), screen.Mebibytes(u.GetTotal()))
 		default:
-			text += mebibytes(u.GetTotal())
+			text += screen.Mebibytes(u.GetTotal())
 		}
 	}
 	return text
@@ -179,7 +181,7 @@ func (n *node) showVolume(ctx context.Context, v *volume) error {
 	if _, mounted := now.mounts[n.targetPath(v)]; !mounted {
 		return fmt.Errorf("%s is not mounted", n.targetPath(v))
 	}
-	n.p.change(change{"mount", added, now.mounts[n.targetPath(v)]})
+	showChange(n.p, change{"mount", added, now.mounts[n.targetPath(v)]})
 	return nil
 }
 
@@ -188,8 +190,8 @@ func (n *node) createTooLarge(ctx context.Context) error {
 	v := &volume{name: "pvc-huge", pool: thickPool, fsType: "ext4", required: 100 << 30}
 	start := time.Now()
 	_, err := n.driver.Controller.CreateVolume(ctx, n.createRequest(v))
-	n.p.call("CreateVolume", v.name+", 100 GiB: refused", time.Since(start))
-	n.p.note("The event on the claim; its pod is placed on another node:")
+	n.p.Call("CreateVolume", v.name+", 100 GiB: refused", time.Since(start))
+	n.p.Note("The event on the claim; its pod is placed on another node:")
 	return n.refused(err, codes.ResourceExhausted)
 }
 
@@ -197,8 +199,8 @@ func (n *node) createTooLarge(ctx context.Context) error {
 func (n *node) expandTooFar(ctx context.Context) error {
 	start := time.Now()
 	_, err := n.driver.Node.NodeExpandVolume(ctx, n.expandRequest(n.database, 100<<30))
-	n.p.call("NodeExpandVolume", n.database.id+" to 100 GiB: refused", time.Since(start))
-	n.p.note("The event on the claim; its user can ask for less:")
+	n.p.Call("NodeExpandVolume", n.database.id+" to 100 GiB: refused", time.Since(start))
+	n.p.Note("The event on the claim; its user can ask for less:")
 	if err := n.refused(err, codes.OutOfRange); err != nil {
 		return err
 	}
@@ -210,7 +212,7 @@ func (n *node) refused(err error, want codes.Code) error {
 	if got := status.Code(err); got != want {
 		return fmt.Errorf("wanted %v, got %v (%v)", want, got, err)
 	}
-	n.p.message(fmt.Sprintf("rpc error: code = %v desc = %s", want, status.Convert(err).Message()))
+	n.p.Message(fmt.Sprintf("rpc error: code = %v desc = %s", want, status.Convert(err).Message()))
 	return nil
 }
 
@@ -229,7 +231,7 @@ func (n *node) restart(ctx context.Context) error {
 		if err := n.checkData(v); err != nil {
 			return err
 		}
-		n.p.note("the pod reads what it wrote")
+		n.p.Note("the pod reads what it wrote")
 		return nil
 	})
 }
@@ -270,6 +272,6 @@ func (n *node) readZeros(ctx context.Context, v *volume) error {
 	if count != v.bytes {
 		return fmt.Errorf("read %d of %d bytes", count, v.bytes)
 	}
-	n.p.note("all %s are zero", mebibytes(count))
+	n.p.Note("all %s are zero", screen.Mebibytes(count))
 	return nil
 }

@@ -21,8 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/csi-local/csi-local/test/screen"
 	"github.com/csi-local/csi-local/test/vm"
 )
 
@@ -55,26 +54,21 @@ func run(ctx context.Context, args []string, out *os.File) int {
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	p := newPrinter(out, o.terminal == "always" || o.terminal == "auto" && isTerminal(out))
+	p := screen.New(out, o.terminal == "always" || o.terminal == "auto" && screen.IsTerminal(out))
 	if vm.Inside() {
 		return inside(ctx, p, o.driver)
 	}
 	status, err := outside(ctx, p, out, o)
 	if err != nil {
-		p.failure(err, "")
+		p.Failure(err, "")
 		return max(status, 1)
 	}
 	return status
 }
 
-func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
-}
-
 // outside builds the driver and starts this same program in a machine with two disks.
-func outside(ctx context.Context, p *printer, out io.Writer, o options) (int, error) {
-	p.introduction(len(steps()))
+func outside(ctx context.Context, p *screen.Printer, out io.Writer, o options) (int, error) {
+	introduce(p, len(steps()))
 	dir, err := os.MkdirTemp("", "csi-local-demo-")
 	if err != nil {
 		return 1, err
@@ -82,7 +76,7 @@ func outside(ctx context.Context, p *printer, out io.Writer, o options) (int, er
 	defer os.RemoveAll(dir)
 	if o.driver == "" {
 		o.driver = filepath.Join(dir, "csi-local")
-		if err := p.during("building csi-local", func() error { return buildDriver(ctx, o.driver) }); err != nil {
+		if err := p.During("building csi-local", func() error { return buildDriver(ctx, o.driver) }); err != nil {
 			return 1, err
 		}
 	}
@@ -95,7 +89,7 @@ func outside(ctx context.Context, p *printer, out io.Writer, o options) (int, er
 		return 1, err
 	}
 	terminal := "never"
-	if p.terminal {
+	if p.Terminal() {
 		terminal = "always"
 	}
 	machine, err := vm.Start(ctx, vm.Options{
@@ -110,18 +104,18 @@ func outside(ctx context.Context, p *printer, out io.Writer, o options) (int, er
 	if err != nil {
 		return 1, err
 	}
-	p.place(machine.Backend())
+	showPlace(p, machine.Backend())
 	status, err := machine.Wait()
 	return vm.ExitStatus(status, err), err
 }
 
 // machineLog shows what the machine says of itself: why it runs where it does, and
 // whether it had to begin anew.
-type machineLog struct{ p *printer }
+type machineLog struct{ p *screen.Printer }
 
 func (l machineLog) Write(text []byte) (int, error) {
 	for line := range strings.Lines(string(text)) {
-		l.p.line("  machine  %s", strings.TrimPrefix(strings.TrimSpace(line), "vm: "))
+		l.p.Line("  machine  %s", strings.TrimPrefix(strings.TrimSpace(line), "vm: "))
 	}
 	return len(text), nil
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
+
+	"github.com/csi-local/csi-local/test/screen"
 )
 
 // picture is what LVM and the mount table say at one moment: for each thing its name and
@@ -62,7 +64,7 @@ func (pic *picture) readVolumes(ctx context.Context, groups []string) error {
 		if err != nil {
 			return fmt.Errorf("lvs: %w", err)
 		}
-		text := fmt.Sprintf("%-24s %9s  %-9s", r["lv_full_name"], mebibytes(size), r["segtype"])
+		text := fmt.Sprintf("%-24s %9s  %-9s", r["lv_full_name"], screen.Mebibytes(size), r["segtype"])
 		if r["data_percent"] != "" {
 			text += "  " + r["data_percent"] + " % full"
 		}

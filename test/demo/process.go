@@ -14,6 +14,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/csi-local/csi-local/test/nodeproc"
+	"github.com/csi-local/csi-local/test/screen"
 )
 
 const poolsFile = `pools:
@@ -32,7 +33,7 @@ const (
 // startDriver starts csi-local and waits until it says that it is ready.
 func (n *node) startDriver(ctx context.Context) error {
 	for line := range strings.Lines(poolsFile) {
-		n.p.note("pools.yaml │ %s", strings.TrimSpace(line))
+		n.p.Note("pools.yaml │ %s", strings.TrimSpace(line))
 	}
 	start := time.Now()
 	process, err := nodeproc.Start(ctx, nodeproc.Options{Binary: n.binary, Folder: n.dir, Pools: poolsFile})
@@ -43,7 +44,7 @@ func (n *node) startDriver(ctx context.Context) error {
 	if err := n.showCommandLine(); err != nil {
 		return err
 	}
-	n.p.call("Probe", "ready: LVM answers", time.Since(start))
+	n.p.Call("Probe", "ready: LVM answers", time.Since(start))
 	return nil
 }
 
@@ -55,8 +56,8 @@ func (n *node) showCommandLine() error {
 	}
 	words := strings.Split(strings.TrimRight(string(argv), "\x00"), "\x00")
 	words[0] = filepath.Base(words[0])
-	for i, line := range fold(strings.ReplaceAll(strings.Join(words, " "), n.dir, "…"), width-10) {
-		n.p.note("%s %s", [2]string{"#", "   "}[min(i, 1)], line)
+	for i, line := range screen.Fold(strings.ReplaceAll(strings.Join(words, " "), n.dir, "…"), screen.Width-10) {
+		n.p.Note("%s %s", [2]string{"#", "   "}[min(i, 1)], line)
 	}
 	return nil
 }
@@ -133,7 +134,7 @@ func (n *node) stopDriver(ctx context.Context) error {
 	if err := n.driver.Stop(ctx); err != nil {
 		return err
 	}
-	n.p.call("SIGTERM", "ended with status 0", time.Since(start))
+	n.p.Call("SIGTERM", "ended with status 0", time.Since(start))
 	return nil
 }
 
@@ -162,6 +163,6 @@ func call[Q, A any](ctx context.Context, n *node, name string, method func(conte
 	if err != nil {
 		return answer, fmt.Errorf("%s: %w", name, err)
 	}
-	n.p.call(name, describe(answer), took)
+	n.p.Call(name, describe(answer), took)
 	return answer, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/csi-local/csi-local/test/nodeproc"
+	"github.com/csi-local/csi-local/test/screen"
 )
 
 // volume is a claim and what became of it.
@@ -72,7 +73,7 @@ func (n *node) createRequest(v *volume) *csi.CreateVolumeRequest {
 func (n *node) create(ctx context.Context, v *volume) error {
 	answer, err := call(ctx, n, "CreateVolume", n.driver.Controller.CreateVolume, n.createRequest(v),
 		func(r *csi.CreateVolumeResponse) string {
-			return fmt.Sprintf("%s, %s", r.GetVolume().GetVolumeId(), mebibytes(r.GetVolume().GetCapacityBytes()))
+			return fmt.Sprintf("%s, %s", r.GetVolume().GetVolumeId(), screen.Mebibytes(r.GetVolume().GetCapacityBytes()))
 		})
 	if err != nil {
 		return err
@@ -137,7 +138,7 @@ func (n *node) unstage(ctx context.Context, v *volume) error {
 
 func (n *node) remove(ctx context.Context, v *volume) error {
 	_, err := call(ctx, n, "DeleteVolume", n.driver.Controller.DeleteVolume, &csi.DeleteVolumeRequest{VolumeId: v.id},
-		func(*csi.DeleteVolumeResponse) string { return fmt.Sprintf("%s, %s", v.id, mebibytes(v.bytes)) })
+		func(*csi.DeleteVolumeResponse) string { return fmt.Sprintf("%s, %s", v.id, screen.Mebibytes(v.bytes)) })
 	return err
 }
 
