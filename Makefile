@@ -35,6 +35,10 @@ help: ## list the targets
 build: ## build bin/csi-local for this machine
 	$(BUILD) -o bin/csi-local ./cmd/csi-local
 
+.PHONY: kubectl-plugin
+kubectl-plugin: ## build bin/kubectl-csi_local, for "kubectl csi-local status" and "doctor"
+	$(BUILD) -o $(or $(PLUGIN),bin/kubectl-csi_local) ./cmd/csi-local
+
 .PHONY: build-scheduler
 build-scheduler: ## build bin/csi-local-scheduler for this machine (minutes, the first time)
 	CGO_ENABLED=0 $(GO) -C $(SCHEDULER) build -trimpath -ldflags "$(SCHEDULER_LDFLAGS)" -o $(abspath $(SCHEDULER_BIN)) .

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -12,7 +11,8 @@ import (
 // version is set by the linker (-X main.version=...).
 var version string
 
-// Exit codes: exitUsage as the shell's own commands have it.
+// Exit codes: exitUsage as the shell's own commands have it, and where a cluster could
+// not be asked, so that it differs from a cluster with findings.
 const (
 	exitOK     = 0
 	exitFailed = 1
@@ -25,10 +25,12 @@ Usage:
   csi-local node [flags]      serve the CSI calls of this node
   csi-local controller        look after lost nodes and claims that can never work, for the cluster
   csi-local orphans COMMAND   list, adopt or delete volumes of this node that have no PersistentVolume
+  csi-local status            print what the pools of each node hold, and which claims wait
+  csi-local doctor            print what is wrong in the cluster, and the commands that repair it
   csi-local version           print the version
   csi-local help              print this text
 
-csi-local node -h and csi-local controller -h list the flags, csi-local orphans -h the commands.
+Each command lists its flags with -h, csi-local orphans -h its commands, too.
 `
 
 // errUsage: the command line is wrong.
@@ -36,18 +38,7 @@ var errUsage = errors.New("wrong command line")
 
 // run is the whole program but for the process: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	err := dispatch(ctx, args, stdout)
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	}
-	_, _ = fmt.Fprintf(stderr, "csi-local: %v\n", err) // nowhere left to say that stderr is closed
-	if errors.Is(err, errUsage) {
-		return exitUsage
-	}
-	return exitFailed
+	return exitCode(dispatch(ctx, args, stdout), "csi-local", stderr)
 }
 
 func dispatch(ctx context.Context, args []string, stdout io.Writer) error {
@@ -62,6 +53,10 @@ func dispatch(ctx context.Context, args []string, stdout io.Writer) error {
 		return controllerCommand(ctx, args[1:], stdout)
 	case "orphans":
 		return orphansCommand(ctx, args[1:], stdout)
+	case "status":
+		return statusCommand(ctx, args[1:], stdout)
+	case "doctor":
+		return doctorCommand(ctx, args[1:], stdout)
 	case "version", "--version", "-version":
 		_, err := fmt.Fprintln(stdout, versionString())
 		return err
@@ -69,9 +64,9 @@ func dispatch(ctx context.Context, args []string, stdout io.Writer) error {
 		_, err := io.WriteString(stdout, usage)
 		return err
 	case "":
-		return fmt.Errorf("%w: no command given; the commands are node, controller, orphans, version, help", errUsage)
+		return fmt.Errorf("%w: no command given; the commands are node, controller, orphans, status, doctor, version, help", errUsage)
 	default:
-		return fmt.Errorf("%w: unknown command %q; the commands are node, controller, orphans, version, help", errUsage, command)
+		return fmt.Errorf("%w: unknown command %q; the commands are node, controller, orphans, status, doctor, version, help", errUsage, command)
 	}
 }
 

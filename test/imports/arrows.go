@@ -86,7 +86,7 @@ func layerArrows() []Arrow {
 			Why: "the pools file says what is wanted, not how it is served",
 		},
 		{
-			From: []string{"./pkg/schedplugin", "./pkg/controller"}, To: []string{"./pkg/lvm", "./pkg/driver", "./pkg/blockdev"}, Scope: transitive,
+			From: []string{"./pkg/schedplugin", "./pkg/controller", "./pkg/inspect", "./pkg/doctor", "./pkg/status"}, To: []string{"./pkg/lvm", "./pkg/driver", "./pkg/blockdev"}, Scope: transitive,
 			Why: "cluster components have no disks",
 		},
 	}
@@ -96,7 +96,7 @@ func layerArrows() []Arrow {
 func shippingArrows() []Arrow {
 	const own = "./"
 	tests := []string{"./test", "./sanity", "./hack", "./bench"}
-	fakes := []string{"./pkg/lvm/lvmfake", "./pkg/lvm/lvmtest", "./pkg/driver/drivertest", "./internal/doctest"}
+	fakes := []string{"./pkg/lvm/lvmfake", "./pkg/lvm/lvmtest", "./pkg/driver/drivertest", "./pkg/inspect/inspecttest", "./internal/doctest"}
 	return []Arrow{
 		{
 			From: []string{"./pkg"}, To: append([]string{"./cmd"}, tests...), Scope: withTests,
@@ -119,7 +119,7 @@ func shippingArrows() []Arrow {
 			Why: "processes are started by the LVM layer and by mount-utils only",
 		},
 		{
-			From: []string{own}, Except: []string{"./pkg/capacity/reporter", "./pkg/orphans/apiserver", "./pkg/schedplugin", "./pkg/controller", "./cmd", "./test", "./bench"},
+			From: []string{own}, Except: []string{"./pkg/capacity/reporter", "./pkg/orphans/apiserver", "./pkg/schedplugin", "./pkg/controller", "./pkg/inspect", "./cmd", "./test", "./bench"},
 			To: []string{"k8s.io/client-go"}, Scope: withTests,
 			Why: "the node does its work without asking the API server",
 		},

@@ -1,0 +1,176 @@
+package doctor
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-local/csi-local/pkg/capacity"
+	"github.com/csi-local/csi-local/pkg/controller"
+	"github.com/csi-local/csi-local/pkg/inspect/inspecttest"
+	"github.com/csi-local/csi-local/test/testbed"
+)
+
+// does is a damage or a consequence that is one command.
+func does(text string) func(*bed) { return func(b *bed) { b.shell(text) } }
+
+const patchDriver = "kubectl patch csidriver " + driver + " --type=merge -p "
+
+// remade deletes a class and makes it again as it is not to be. While its policy is in
+// force the API server refuses that.
+func remade(name, sed string) func(*bed) {
+	return func(b *bed) {
+		b.shell("kubectl delete validatingadmissionpolicybinding csi-local-classes")
+		file := b.t.TempDir() + "/class.yaml"
+		b.shell("kubectl get storageclass " + name + " -o yaml > " + file + " && kubectl delete storageclass " + name)
+		testbed.Eventually(b.t, patience, "the policy is out of force", func() string {
+			_, stderr, code := b.command(b.cluster.KubeconfigPath(), "sed -e '/^  resourceVersion: /d; /^  uid: /d; "+sed+"' "+file+" | kubectl create -f -")
+			if code != 0 {
+				return stderr
+			}
+			return ""
+		})
+		b.shell("kubectl apply -f deploy/policy/class-policy.yaml")
+	}
+}
+
+func installSituations() []situation {
+	return []situation{
+		{"no DaemonSet", does("kubectl delete daemonset -n kube-system csi-local-node --cascade=background"), "install-missing daemonset csi-local-node", (*bed).settle},
+		{"no CSIDriver", does("kubectl delete csidriver " + driver), "csidriver-missing csidriver " + driver, nil},
+		{"no podInfoOnMount", does(patchDriver + `'{"spec":{"podInfoOnMount":false}}'`), "csidriver-fields csidriver " + driver, nil},
+		{"volumes have to be attached", does("kubectl get csidriver " + driver + " -o yaml | sed 's/attachRequired: false/attachRequired: true/; /^  resourceVersion: /d; /^  uid: /d' | kubectl replace --force -f -"),
+			"csidriver-fields csidriver " + driver, nil},
+		{"objects that nobody makes", does(patchDriver + `'{"spec":{"storageCapacity":true}}'`), "csidriver-storage-capacity csidriver " + driver, nil},
+		{"no controller", does("kubectl delete deployment -n kube-system csi-local-controller --cascade=background"),
+			"controller-missing deployment kube-system/csi-local-controller", (*bed).settle},
+		{"a controller that nobody leads", func(b *bed) { b.setLease("csi-local-controller-"+driver, time.Now().Add(-5*time.Minute)) },
+			"controller-lease lease kube-system/csi-local-controller-" + driver, (*bed).settle},
+		{"no scheduler runs", func(b *bed) {
+			b.shell("kubectl scale -n kube-system deployment csi-local-scheduler --replicas=0")
+			b.shell(`kubectl patch -n kube-system deployment csi-local-scheduler --subresource=status --type=merge -p '{"status":{"readyReplicas":0,"availableReplicas":0,"replicas":0}}'`)
+		}, "scheduler-down deployment kube-system/csi-local-scheduler", (*bed).settle},
+		{"a scheduler without the plugin", does(`kubectl patch -n kube-system configmap csi-local-scheduler --type=merge -p '{"data":{"config.yaml":"profiles: []"}}'`),
+			"scheduler-config deployment kube-system/csi-local-scheduler", nil},
+		{"no policy", does("kubectl delete validatingadmissionpolicy csi-local-fence-node"), "policy-missing validatingadmissionpolicy csi-local-fence-node", nil},
+		{"a policy that is not bound", does("kubectl delete validatingadmissionpolicybinding csi-local-fence-csinode"),
+			"policy-unbound validatingadmissionpolicy csi-local-fence-csinode", nil},
+		{"an older controller", does("kubectl set image -n kube-system deployment csi-local-controller csi-local=ghcr.io/csi-local/csi-local:v0.0.9"),
+			"version-skew deployment kube-system/csi-local-controller", nil},
+	}
+}
+
+func classSituations() []situation {
+	const class = "storageclass local-dynamic-ssd"
+	return []situation{
+		{"immediate binding", remade("local-dynamic-ssd", "s/WaitForFirstConsumer/Immediate/"), "class-immediate " + class, nil},
+		{"a misspelt parameter", remade("local-dynamic-ssd", "s/^parameters:/&\\n  mkfs-options: -m 0/"), "class-parameters " + class, nil},
+		{"a misspelt pool", remade("local-dynamic-ssd", "s/pool: pool-ssd/pool: pool-ssdd/"), "class-pool " + class, nil},
+		{"a policy that is none", does("kubectl annotate storageclass local-dynamic-ssd " + controller.LostNodeAnnotation(driver) + "=delete"), "class-on-lost-node " + class, nil},
+	}
+}
+
+func nodeSituations() []situation {
+	pools, report := capacity.PoolsAnnotation(driver), capacity.ReportAnnotation(driver)
+	// silently does something to n2 while its reporter does not run.
+	silently := func(damage func(*bed)) func(*bed) {
+		return func(b *bed) {
+			b.stopReporter("n2")
+			damage(b)
+		}
+	}
+	reports := func(b *bed) { b.startReporter("n2") }
+	restarts := func(b *bed) { b.restartDriver("n2") }
+	annotates := func(key, value string) func(*bed) {
+		return silently(does(fmt.Sprintf("kubectl annotate node n2 --overwrite %s='%s'", key, value)))
+	}
+	return []situation{
+		{"a driver that crashes", does(`kubectl patch pod -n kube-system csi-local-node-n2 --subresource=status --type=merge -p '{"status":{"conditions":[{"type":"Ready","status":"False"}],` +
+			`"containerStatuses":[{"name":"csi-local","image":"i","imageID":"i","ready":false,"restartCount":9,"state":{"waiting":{"reason":"CrashLoopBackOff"}}}]}}'`),
+			"install-driver-pod pod kube-system/csi-local-node-n2", restarts},
+		{"a driver that is not registered", silently(func(b *bed) { b.register("n2", nil) }), "node-unregistered node n2", restarts},
+		{"no number of volumes", silently(func(b *bed) {
+			b.register("n2", []storagev1.CSINodeDriver{{Name: driver, NodeID: "n2", TopologyKeys: []string{capacity.TopologyKey(driver)}}})
+		}), "node-slots csinode n2", restarts},
+		{"a node that the DaemonSet has left", func(b *bed) {
+			b.stopDriver("n2")
+			b.shell(`kubectl patch -n kube-system daemonset csi-local-node --subresource=status --type=merge -p '{"status":{"desiredNumberScheduled":2,"currentNumberScheduled":2}}'`)
+		}, "node-without-driver node n2", func(b *bed) {
+			b.settle()
+			b.startDriver("n2")
+		}},
+		{"nothing published", silently(does("kubectl annotate node n2 " + pools + "- " + report + "-")), "published-nothing node n2", restarts},
+		{"garbled figures", annotates(pools, `{"pool-ssd":100}`), "published-unreadable node n2", reports},
+		{"somebody else's figures", annotates(pools, `{"pool-hdd":"1","pool-ssd":"999999999999"}`), "published-by-others node n2", reports},
+		{"a garbled report", annotates(report, "{"), "published-report node n2", reports},
+		{"a report of a newer version", annotates(report, `{"bootID":"b","changed":"2030-01-01T00:00:00Z","format":1,"generation":3,"writer":"v9.0.0"}`), "published-by-newer node n2", reports},
+		{"a pause", does("kubectl annotate node n2 " + capacity.PauseAnnotation(driver) + "=yes"), "published-paused node n2", nil},
+		{"a node that is not ready", does(`kubectl patch node n2 --subresource=status -p '{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}'`), "node-not-ready node n2",
+			does(`kubectl patch node n2 --subresource=status -p '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'`)},
+		{"an orphan", func(b *bed) {
+			b.tell("OrphanQuarantined", "Volume vg/pvc-a of pool pool-ssd has no PersistentVolume pvc-a (retained)")
+		}, "event-orphan node n2",
+			func(b *bed) { b.tell("OrphanDeleted", "Volume vg/pvc-a of pool pool-ssd was deleted: by an operator") }},
+	}
+}
+
+// tell is what a node says in an event.
+func (b *bed) tell(reason, message string) {
+	b.t.Helper()
+	_, err := b.admin.CoreV1().Events(metav1.NamespaceDefault).Create(b.t.Context(), &v1.Event{
+		ObjectMeta:     metav1.ObjectMeta{GenerateName: "n2."},
+		InvolvedObject: v1.ObjectReference{Kind: "Node", Name: "n2"}, Source: v1.EventSource{Component: "csi-local", Host: "n2"},
+		Type: v1.EventTypeWarning, Reason: reason, Message: message, LastTimestamp: metav1.Now(),
+	}, metav1.CreateOptions{})
+	b.must(err)
+}
+
+func volumeSituations() []situation {
+	// alone makes a volume that no claim has any more.
+	alone := func(node string, policy v1.PersistentVolumeReclaimPolicy) func(*bed) {
+		return func(b *bed) {
+			_, volume, _ := inspecttest.Volume("alone", node, 1<<30)
+			volume.Spec.PersistentVolumeReclaimPolicy = policy
+			b.addPersistent(volume, v1.VolumeReleased)
+		}
+	}
+	purged := func(b *bed) { b.purge("persistentvolume", "pvc-uid-alone") }
+	selected := map[string]string{"volume.kubernetes.io/selected-node": "n9"}
+	return []situation{
+		{"a volume of a node that is gone", func(b *bed) {
+			b.addVolume("gone", "n9")
+			b.shell("kubectl delete pod gone --force --grace-period=0")
+		}, "volume-node-gone persistentvolume pvc-uid-gone", func(b *bed) {
+			b.purge("persistentvolumeclaim", "gone")
+			b.purge("persistentvolume", "pvc-uid-gone")
+		}},
+		{"a released volume of a node that is gone", alone("n9", v1.PersistentVolumeReclaimDelete), "volume-node-gone persistentvolume pvc-uid-alone", purged},
+		{"a retained volume", alone("n1", v1.PersistentVolumeReclaimRetain), "volume-retained persistentvolume pvc-uid-alone", func(b *bed) {
+			volume, err := b.admin.CoreV1().PersistentVolumes().Get(b.t.Context(), "pvc-uid-alone", metav1.GetOptions{})
+			b.must(err)
+			b.setPhase(volume, v1.VolumeAvailable)
+			b.healthy()
+			purged(b)
+		}},
+		{"an attachment", func(b *bed) {
+			_, err := b.admin.StorageV1().VolumeAttachments().Create(b.t.Context(), &storagev1.VolumeAttachment{
+				ObjectMeta: metav1.ObjectMeta{Name: "stale"}, Spec: storagev1.VolumeAttachmentSpec{
+					Attacher: driver, NodeName: "n1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("pvc-uid-data")},
+				},
+			}, metav1.CreateOptions{})
+			b.must(err)
+		}, "volume-attachment volumeattachment stale", nil},
+		{"a claim for a node that is gone", func(b *bed) { b.addClaim("waits", selected) }, "claim-node-gone persistentvolumeclaim default/waits",
+			func(b *bed) { b.purge("persistentvolumeclaim", "waits") }},
+		{"a pod of another scheduler", func(b *bed) {
+			b.addClaim("waits", nil)
+			pod := inspecttest.UserPod("waits", "", "waits")
+			pod.Namespace, pod.Spec.SchedulerName = metav1.NamespaceDefault, v1.DefaultSchedulerName
+			_, err := b.admin.CoreV1().Pods(pod.Namespace).Create(b.t.Context(), pod, metav1.CreateOptions{})
+			b.must(err)
+		}, "scheduler-of-pods pod default/waits", nil},
+	}
+}
