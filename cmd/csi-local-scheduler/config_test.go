@@ -22,9 +22,6 @@ import (
 // shipped is where the configurations are that users start from.
 const shipped = "../../deploy/scheduler"
 
-// kubeadmFile is what config-replace.yaml names and a test does not have.
-const kubeadmFile = "/etc/kubernetes/scheduler.conf"
-
 // setup goes the whole way of kube-scheduler from the command line to a scheduler
 // that could start: strict decoding, defaults, validation, profiles, plugins. It
 // asks no API server.
@@ -46,17 +43,6 @@ func setup(t *testing.T, file string) (*scheduler.Scheduler, error) {
 	return s, err
 }
 
-// shippedFile returns a configuration as it ships, but with a kubeconfig that exists.
-func shippedFile(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(shipped, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	empty := write(t, "kubeconfig", "apiVersion: v1\nkind: Config\n")
-	return write(t, name, strings.ReplaceAll(string(text), kubeadmFile, empty))
-}
-
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -75,7 +61,7 @@ func TestShippedConfiguration(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.file, func(t *testing.T) {
-			file := shippedFile(t, tc.file)
+			file := filepath.Join(shipped, tc.file)
 			s, err := setup(t, file)
 			if err != nil {
 				t.Fatalf("kube-scheduler refuses it: %v", err)
@@ -119,8 +105,7 @@ func checkPoints(t *testing.T, plugins *config.Plugins) {
 	}
 }
 
-// The comments show values that nothing else reads: they are held to be the
-// defaults, so that a file without them means the same.
+// What the chart's values say is what the plugin does without them.
 func TestShippedArgumentsAreTheDefaults(t *testing.T) {
 	for _, name := range []string{"config.yaml", "config-replace.yaml"} {
 		var doc struct {
@@ -153,18 +138,18 @@ func TestWrongConfigurationSaysWhatIsWrong(t *testing.T) {
 		from, to string
 		want     []string
 	}{
-		{"misspelt argument", "oversellRatio: 1.0\n          # Single", "oversellRation: 1.0\n          # Single",
+		{"misspelt argument", "oversellRatio: 1.0\n", "oversellRation: 1.0\n",
 			[]string{"LocalCapacity", `unknown field "oversellRation"`}},
-		{"ratio out of range", "oversellRatio: 1.0\n          # Single", "oversellRatio: -1\n          # Single",
+		{"ratio out of range", "oversellRatio: 1.0\n", "oversellRatio: -1\n",
 			[]string{"LocalCapacity", "oversellRatio", "must be from 0.001 to 1000"}},
-		{"ratio that is no number", "oversellRatio: 1.0\n          # Single", "oversellRatio: much\n          # Single",
+		{"ratio that is no number", "oversellRatio: 1.0\n", "oversellRatio: much\n",
 			[]string{"LocalCapacity", "oversellRatio"}},
 		{"unknown strategy", "type: Spread", "type: Sprea", []string{"LocalCapacity", "scoringStrategy.type", "Sprea", "Pack", "Spread"}},
-		{"driver name", "- kubernetes.io.csi.local", "- Not_A_Driver", []string{"LocalCapacity", "driverNames[0]", "Not_A_Driver"}},
-		{"driver twice", "- kubernetes.io.csi.local", "- a.example\n            - a.example", []string{"driverNames[1]", "Duplicate"}},
-		{"later version of the arguments", "args:\n", "args:\n          apiVersion: csi-local.io/v9\n          kind: LocalCapacityArgs\n",
+		{"driver name", "[kubernetes.io.csi.local]", "[Not_A_Driver]", []string{"LocalCapacity", "driverNames[0]", "Not_A_Driver"}},
+		{"driver twice", "[kubernetes.io.csi.local]", "[a.example, a.example]", []string{"driverNames[1]", "Duplicate"}},
+		{"later version of the arguments", "args:\n", "args:\n      apiVersion: csi-local.io/v9\n      kind: LocalCapacityArgs\n",
 			[]string{"apiVersion", "csi-local.io/v9", "csi-local.io/v1"}},
-		{"misspelt plugin", "- name: LocalCapacity\n            # Of", "- name: LocalCapacitee\n            # Of", []string{"LocalCapacitee"}},
+		{"misspelt plugin", "- name: LocalCapacity\n        # Of", "- name: LocalCapacitee\n        # Of", []string{"LocalCapacitee"}},
 		{"misspelt field of the scheduler's own", "leaderElect: true", "leaderElects: true", []string{`unknown field "leaderElection.leaderElects"`}},
 	}
 	text, err := os.ReadFile(filepath.Join(shipped, "config.yaml"))
@@ -189,7 +174,7 @@ func TestVersionedArgumentsAreAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	versioned := strings.Replace(string(text), "args:\n",
-		"args:\n          apiVersion: "+schedplugin.ArgsAPIVersion+"\n          kind: "+schedplugin.ArgsKind+"\n", 1)
+		"args:\n      apiVersion: "+schedplugin.ArgsAPIVersion+"\n      kind: "+schedplugin.ArgsKind+"\n", 1)
 	if _, err := setup(t, write(t, "config.yaml", versioned)); err != nil {
 		t.Fatal(err)
 	}
