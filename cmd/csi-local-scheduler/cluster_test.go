@@ -54,6 +54,10 @@ type cluster struct {
 	local, inTree filterer
 	// inTreeArgs are VolumeBinding's defaults.
 	inTreeArgs *config.VolumeBindingArgs
+	// later is one more plugin, after all others, if it is set.
+	later framework.Plugin
+	// profile is what the scheduler runs plugins by.
+	profile schedulerframework.Framework
 }
 
 // newCluster has nodes with one volume each, two classes on one pool, and a pod
@@ -82,10 +86,16 @@ func (c *cluster) start(ctx context.Context, tb testing.TB, client kubernetes.In
 	c.informers = scheduler.NewInformerFactory(client, 0, nil)
 	recorder := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
 	registry := schedulerruntime.Registry{schedplugin.Name: c.factory}
-	_, err = scheduler.New(ctx, client, c.informers, nil, recorder, scheduler.WithProfiles(cfg.Profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
+	if c.later != nil {
+		registry[c.later.Name()] = func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) { return c.later, nil }
+		points := &cfg.Profiles[0].Plugins.MultiPoint
+		points.Enabled = append(points.Enabled, config.Plugin{Name: c.later.Name()})
+	}
+	s, err := scheduler.New(ctx, client, c.informers, nil, recorder, scheduler.WithProfiles(cfg.Profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
 	if err != nil {
 		tb.Fatal(err)
 	}
+	c.profile = s.Profiles[cfg.Profiles[0].SchedulerName]
 	c.informers.Start(ctx.Done())
 	c.informers.WaitForCacheSync(ctx.Done())
 	c.waitForBooks(tb)

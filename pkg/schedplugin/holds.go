@@ -115,9 +115,9 @@ func (l *Ledger) fullPools(node string, wants []want) map[string]bool {
 }
 
 func (l *Ledger) addHold(pod *v1.Pod, w *want, h hold) error {
+	h.pod, h.demand, h.inline, h.since, h.claim = pod.UID, w.demand, w.claim == nil, l.now(), w.claim
 	e := l.entryOf(w.key)
 	if !slices.ContainsFunc(e.holds, func(other hold) bool { return other.pod == pod.UID && other.node == h.node && other.settling == 0 }) {
-		h.pod, h.demand, h.inline, h.since, h.claim = pod.UID, w.demand, w.claim == nil, l.now(), w.claim
 		if e.claim != nil {
 			h.version = e.claim.version
 		}
