@@ -23,6 +23,19 @@ type Options struct {
 	Address string
 	// ManagerFlags are added to those of the controller manager.
 	ManagerFlags []string
+	// Scheduler starts a stock kube-scheduler too.
+	Scheduler bool
+	// ServicePort lets the API server listen on port 443 of every address and not on a
+	// free port of Address alone, so that pods find it where the Service "kubernetes"
+	// says, at ServiceAddress. It takes a network namespace of one's own.
+	ServicePort bool
+	// Kubelets are the names of nodes whose kubelets may come: see KubeletKubeconfig.
+	Kubelets []string
+	// Folder is where a folder is made for all that is written; if empty, the one for
+	// temporary files.
+	Folder string
+	// LogDir is where logs are written and kept. If empty, it is a folder that Stop removes.
+	LogDir string
 	// WithoutAudit leaves out the audit log: see Cluster.Audit. Tests that write very
 	// much do so.
 	WithoutAudit bool
@@ -40,9 +53,12 @@ type Cluster struct {
 	etcdPort  int
 	apiPort   int
 	token     string
+	// tokens are the kubelets', by the name of the node.
+	tokens    map[string]string
 	etcd      *Process
 	apiServer *Process
 	manager   *Process
+	scheduler *Process
 }
 
 // New starts a cluster for one test, and ends it with the test. The logs of a
@@ -78,12 +94,8 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if options.Address == "" {
 		options.Address = loopbackAddress
 	}
-	c := &Cluster{options: options, programs: map[Program]string{}}
-	wanted := []Program{Etcd, APIServer}
-	if options.ControllerManager {
-		wanted = append(wanted, ControllerManager)
-	}
-	for _, program := range wanted {
+	c := &Cluster{options: options, programs: map[Program]string{}, tokens: map[string]string{}}
+	for _, program := range options.programs() {
 		path, err := program.Path(ctx, options.Progress)
 		if err != nil {
 			return nil, err
@@ -91,18 +103,31 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 		c.programs[program] = path
 	}
 	var err error
-	if c.dir, err = os.MkdirTemp("", "csi-local-testbed-"); err != nil {
+	if c.dir, err = os.MkdirTemp(options.Folder, "csi-local-testbed-"); err != nil {
 		return nil, err
 	}
-	c.logs = filepath.Join(c.dir, "logs")
+	if c.logs = options.LogDir; c.logs == "" {
+		c.logs = filepath.Join(c.dir, "logs")
+	}
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }
 
+func (o Options) programs() []Program {
+	wanted := []Program{Etcd, APIServer}
+	if o.ControllerManager {
+		wanted = append(wanted, ControllerManager)
+	}
+	if o.Scheduler {
+		wanted = append(wanted, Scheduler)
+	}
+	return wanted
+}
+
 func (c *Cluster) start(ctx context.Context) error {
-	if err := os.Mkdir(c.logs, 0o700); err != nil {
+	if err := os.MkdirAll(c.logs, 0o700); err != nil {
 		return err
 	}
 	if err := c.writeFiles(); err != nil {
@@ -113,19 +138,26 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.etcdPort, c.apiPort = ports[0], ports[1]
+	if c.options.ServicePort {
+		c.apiPort = servicePort
+	}
 	if c.etcd, err = startProcess(string(Etcd), c.programs[Etcd], c.logs, c.etcdFlags(ports[2])...); err != nil {
 		return err
 	}
 	if err := c.StartAPIServer(ctx); err != nil {
 		return err
 	}
-	if err := c.writeKubeconfig(); err != nil {
+	if err := c.writeKubeconfigs(); err != nil {
 		return err
 	}
-	if !c.options.ControllerManager {
-		return nil
+	if c.options.ControllerManager {
+		if c.manager, err = startProcess(string(ControllerManager), c.programs[ControllerManager], c.logs, c.managerFlags()...); err != nil {
+			return err
+		}
 	}
-	c.manager, err = startProcess(string(ControllerManager), c.programs[ControllerManager], c.logs, c.managerFlags()...)
+	if c.options.Scheduler {
+		c.scheduler, err = startProcess(string(Scheduler), c.programs[Scheduler], c.logs, c.schedulerFlags()...)
+	}
 	return err
 }
 
@@ -172,7 +204,7 @@ func (c *Cluster) Address() string {
 
 func (c *Cluster) killAll() error {
 	var problems []error
-	for _, p := range []*Process{c.manager, c.apiServer, c.etcd} {
+	for _, p := range []*Process{c.scheduler, c.manager, c.apiServer, c.etcd} {
 		if p != nil {
 			problems = append(problems, p.Kill())
 		}
@@ -182,7 +214,15 @@ func (c *Cluster) killAll() error {
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
 
-const loopbackAddress = "127.0.0.1"
+const (
+	loopbackAddress = "127.0.0.1"
+	anyAddress      = "0.0.0.0"
+	servicePort     = 443
+)
+
+// ServiceAddress is the one of the Service "kubernetes". Whoever starts a cluster with
+// Options.ServicePort gives it to an interface.
+const ServiceAddress = "10.0.0.1"
 
 func loopback(port int) string { return net.JoinHostPort(loopbackAddress, strconv.Itoa(port)) }
 

@@ -35,6 +35,11 @@ rules:
 // writeFiles writes what the API server reads when it starts.
 func (c *Cluster) writeFiles() error {
 	c.token = rand.Text()
+	tokens := fmt.Appendf(nil, "%s,admin,admin,system:masters\n", c.token)
+	for _, node := range c.options.Kubelets {
+		c.tokens[node] = rand.Text()
+		tokens = fmt.Appendf(tokens, "%s,system:node:%[2]s,system:node:%[2]s,system:nodes\n", c.tokens[node], node)
+	}
 	key, err := serviceAccountKey()
 	if err != nil {
 		return err
@@ -42,7 +47,7 @@ func (c *Cluster) writeFiles() error {
 	for name, content := range map[string][]byte{
 		"service-account.key": key,
 		"audit-policy.yaml":   []byte(auditPolicy),
-		"tokens.csv":          fmt.Appendf(nil, "%s,admin,admin,system:masters\n", c.token),
+		"tokens.csv":          tokens,
 	} {
 		if err := os.WriteFile(c.path(name), content, 0o600); err != nil {
 			return err
@@ -73,11 +78,17 @@ func (c *Cluster) etcdFlags(peerPort int) []string {
 }
 
 func (c *Cluster) apiServerFlags() []string {
+	bind := c.options.Address
+	if c.options.ServicePort {
+		bind = anyAddress
+	}
 	flags := []string{
-		"--etcd-servers=http://" + loopback(c.etcdPort), "--bind-address=" + c.options.Address, "--advertise-address=" + c.options.Address,
+		"--etcd-servers=http://" + loopback(c.etcdPort), "--bind-address=" + bind, "--advertise-address=" + c.options.Address,
 		fmt.Sprintf("--secure-port=%d", c.apiPort), "--cert-dir=" + c.path("certificates"), "--token-auth-file=" + c.path("tokens.csv"),
 		"--service-account-key-file=" + c.path("service-account.key"), "--service-account-signing-key-file=" + c.path("service-account.key"),
 		"--service-account-issuer=https://testbed.invalid", "--service-cluster-ip-range=10.0.0.0/24",
+		// Nodes have no names that could be looked up.
+		"--kubelet-preferred-address-types=InternalIP",
 		"--authorization-mode=Node,RBAC", "--allow-privileged=true", "--enable-admission-plugins=NodeRestriction",
 		// Nobody looks for this server by a Service, and a loopback address may not stand in one.
 		"--endpoint-reconciler-type=none",
@@ -100,6 +111,13 @@ func (c *Cluster) managerFlags() []string {
 		"--bind-address=127.0.0.1", "--secure-port=0", "--cert-dir=" + c.path("certificates"), "--leader-elect=false", "--use-service-account-credentials=false",
 		"--service-account-private-key-file=" + c.path("service-account.key"), "--root-ca-file=" + c.caFile(),
 	}, c.options.ManagerFlags...)
+}
+
+func (c *Cluster) schedulerFlags() []string {
+	return []string{
+		"--kubeconfig=" + c.KubeconfigPath(), "--authentication-kubeconfig=" + c.KubeconfigPath(), "--authorization-kubeconfig=" + c.KubeconfigPath(),
+		"--bind-address=127.0.0.1", "--secure-port=0", "--leader-elect=false",
+	}
 }
 
 // caFile is the certificate that the API server has made for itself, with what signed it.
@@ -140,12 +158,29 @@ func (c *Cluster) ready(ctx context.Context) error {
 // KubeconfigPath is an administrator's kubeconfig, for other programs.
 func (c *Cluster) KubeconfigPath() string { return c.path("kubeconfig") }
 
-// writeKubeconfig fills KubeconfigPath.
-func (c *Cluster) writeKubeconfig() error {
+// KubeletKubeconfig is what the kubelet of a node of Options.Kubelets is started with.
+func (c *Cluster) KubeletKubeconfig(node string) string {
+	return c.path("kubelet-" + node + ".kubeconfig")
+}
+
+func (c *Cluster) writeKubeconfigs() error {
+	err := c.writeKubeconfig(c.KubeconfigPath(), c.token)
+	for node, token := range c.tokens {
+		err = errors.Join(err, c.writeKubeconfig(c.KubeletKubeconfig(node), token))
+	}
+	return err
+}
+
+// writeKubeconfig holds the certificate itself: a node need not see our files.
+func (c *Cluster) writeKubeconfig(path, token string) error {
+	certificate, err := os.ReadFile(c.caFile())
+	if err != nil {
+		return err
+	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["testbed"] = &clientcmdapi.Cluster{Server: c.Address(), CertificateAuthority: c.caFile()}
-	config.AuthInfos["admin"] = &clientcmdapi.AuthInfo{Token: c.token}
-	config.Contexts["testbed"] = &clientcmdapi.Context{Cluster: "testbed", AuthInfo: "admin"}
+	config.Clusters["testbed"] = &clientcmdapi.Cluster{Server: c.Address(), CertificateAuthorityData: certificate}
+	config.AuthInfos["testbed"] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts["testbed"] = &clientcmdapi.Context{Cluster: "testbed", AuthInfo: "testbed"}
 	config.CurrentContext = "testbed"
-	return clientcmd.WriteToFile(*config, c.KubeconfigPath())
+	return clientcmd.WriteToFile(*config, path)
 }
