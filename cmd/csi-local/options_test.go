@@ -92,6 +92,8 @@ func TestNodeOptions_EachProblemIsNamed(t *testing.T) {
 		{[]string{"--lvm-refresh-interval=10ms"}, []string{"--lvm-refresh-interval", "1s"}},
 		{[]string{"--publish-step-percent=0"}, []string{"--publish-", "StepPercent"}},
 		{[]string{"--publish-interval=1ms"}, []string{"--publish-", "Interval"}},
+		{[]string{"--publish-selector=a=b=c"}, []string{"--publish-selector", "a=b=c"}},
+		{[]string{"--publish-selector=csi-local/publish=true,zone notin (b)"}, nil},
 		{[]string{"--publish-validity=2m"}, []string{"--publish-validity", "--lvm-refresh-interval"}},
 		{[]string{"--publish-validity=2m", "--lvm-refresh-interval=30s"}, nil},
 		{[]string{"--orphan-policy=shred"}, []string{"--orphan-policy", "delete, keep or ignore"}},

@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -29,6 +30,7 @@ type publishOptions struct {
 	kubeconfig string
 	publish    bool
 	cleanup    bool
+	selector   string
 	settings   reporter.Settings
 }
 
@@ -43,6 +45,8 @@ func (o *publishOptions) addFlags(fs *flag.FlagSet) {
 		"remove what was published from this node's Node, and exit; no volume is touched")
 	fs.BoolVar(&s.Paused, "publish-paused", false,
 		"leave what is published as it is; the annotation <driver-name>/capacity-pause of the Node does it for one node")
+	fs.StringVar(&o.selector, "publish-selector", "",
+		"publish only while this node's Node has these labels, such as csi-local/publish=true, and leave what is published as it is else; always if empty")
 	fs.BoolVar(&s.ForceTakeover, "force-takeover", false,
 		"publish even if a newer version of csi-local published last")
 	fs.DurationVar(&s.Interval, "publish-interval", s.Interval,
@@ -68,6 +72,11 @@ const urgentShare = 5
 func (o *publishOptions) validate(lvmRefreshInterval time.Duration) error {
 	o.settings.UrgentSpread = o.settings.Spread / urgentShare
 	problems := []error{}
+	where, err := labels.Parse(o.selector)
+	if err != nil {
+		problems = append(problems, fmt.Errorf("--publish-selector: %q: %w", o.selector, err))
+	}
+	o.settings.Where = where
 	if err := o.settings.Validate(); err != nil {
 		problems = append(problems, fmt.Errorf("--publish-…: %w", err))
 	}

@@ -112,7 +112,7 @@ func nodeObject(node *v1.Node) Object {
 	}
 	return Object{
 		Found: true, UID: string(node.UID), ResourceVersion: node.ResourceVersion,
-		Annotations: node.Annotations, KubeletVersion: node.Status.NodeInfo.KubeletVersion,
+		Annotations: node.Annotations, Labels: node.Labels, KubeletVersion: node.Status.NodeInfo.KubeletVersion,
 	}
 }
 

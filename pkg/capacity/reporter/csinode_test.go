@@ -216,7 +216,7 @@ func TestMetrics(t *testing.T) {
 				t.Errorf("metric %s: help %q", f.GetName(), f.GetHelp())
 			}
 			for _, m := range f.GetMetric() {
-				got[strings.TrimPrefix(f.GetName(), metricPrefix)+labels(m)] = value(m)
+				got[strings.TrimPrefix(f.GetName(), metricPrefix)+labelText(m)] = value(m)
 			}
 		}
 		delete(got, "confirmed_age_seconds hdd")
@@ -234,7 +234,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-func labels(m *dto.Metric) string {
+func labelText(m *dto.Metric) string {
 	var out string
 	for _, l := range m.GetLabel() {
 		out += " " + l.GetValue()

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/csi-local/csi-local/pkg/capacity"
 )
 
@@ -20,10 +22,11 @@ type nodeView struct {
 	report    capacity.Report
 	reportOK  bool
 	paused    bool
+	labels    labels.Set
 }
 
 func (id identity) view(node Object) nodeView {
-	v := nodeView{}
+	v := nodeView{labels: node.Labels}
 	v.text, v.there = node.Annotations[capacity.PoolsAnnotation(id.driverName)]
 	// What cannot be read counts for nobody, so it is as good as not published.
 	v.published, _, _ = capacity.DecodePools(v.text)

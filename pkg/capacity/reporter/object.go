@@ -25,8 +25,9 @@ type Object struct {
 	Found           bool
 	UID             string
 	ResourceVersion string
-	// Annotations and KubeletVersion are a Node's.
+	// Annotations, Labels and KubeletVersion are a Node's.
 	Annotations    map[string]string
+	Labels         map[string]string
 	KubeletVersion string
 	// Registered tells that a CSINode has an entry of the driver, and Count is
 	// its allocatable count, -1 if it has none.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Settings are the figures of the reporter's parts. [DefaultSettings] is sane
@@ -37,6 +39,8 @@ type Settings struct {
 	BackoffBase, BackoffMax time.Duration
 	// Paused pins what is published: nothing is written.
 	Paused bool
+	// Where, if it is set, pins what is published while it does not match the Node's labels.
+	Where labels.Selector
 	// ForceTakeover writes even if a newer version wrote last.
 	ForceTakeover bool
 }

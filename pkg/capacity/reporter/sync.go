@@ -110,13 +110,13 @@ func (r *Reporter) load(ctx context.Context, s *slot) (again time.Duration, ok b
 // pinned tells whether nothing may be written to the Node now, and says so.
 func (r *Reporter) pinned(now time.Duration, view nodeView) bool {
 	s := r.opts.Settings
-	paused := s.Paused || view.paused
+	paused := s.Paused || view.paused || s.Where != nil && !s.Where.Matches(view.labels)
 	closed := !s.ForceTakeover && view.reportOK && view.report.NewerThan(r.id.version)
 	r.opts.Metrics.paused.Set(boolean(paused))
 	r.opts.Metrics.gate.Set(boolean(closed))
 	r.notices.set(now, "", paused, Notice{
 		Reason: "CapacityPaused", Message: "What this node publishes of its pools is pinned, by the annotation " +
-			capacity.PauseAnnotation(r.id.driverName) + " or by --publish-paused",
+			capacity.PauseAnnotation(r.id.driverName) + ", by --publish-paused, or because the Node's labels are not those of --publish-selector",
 	})
 	r.notices.set(now, "", closed, Notice{
 		Reason: "CapacityVersionGate", Warning: true,
