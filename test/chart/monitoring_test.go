@@ -21,8 +21,9 @@ func sources() map[string]string {
 
 func metricName() *regexp.Regexp { return regexp.MustCompile(`csi_local_[a-z0-9_]+`) }
 
-// Each metric that an alert or the dashboard asks for is declared by the code.
-func TestMonitoring_AsksForMetricsThatAreThere(t *testing.T) {
+// declarations are the sources of each prefix.
+func declarations(t *testing.T) map[string]string {
+	t.Helper()
 	declared := map[string]string{}
 	for prefix, folder := range sources() {
 		files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
@@ -39,6 +40,12 @@ func TestMonitoring_AsksForMetricsThatAreThere(t *testing.T) {
 			}
 		}
 	}
+	return declared
+}
+
+// Each metric that an alert or the dashboard asks for is declared by the code.
+func TestMonitoring_AsksForMetricsThatAreThere(t *testing.T) {
+	declared := declarations(t)
 	for name, query := range queries(t) {
 		found := metricName().FindAllString(query, -1)
 		if len(found) == 0 {
@@ -55,13 +62,18 @@ func TestMonitoring_AsksForMetricsThatAreThere(t *testing.T) {
 	}
 }
 
-func declaredIn(declared map[string]string, metric string) bool {
-	longest := ""
+// sourceOf is the prefix under which the metric would be declared.
+func sourceOf(declared map[string]string, metric string) (longest string) {
 	for prefix := range declared {
 		if strings.HasPrefix(metric, prefix) && len(prefix) > len(longest) {
 			longest = prefix
 		}
 	}
+	return longest
+}
+
+func declaredIn(declared map[string]string, metric string) bool {
+	longest := sourceOf(declared, metric)
 	rest := strings.TrimPrefix(metric, longest)
 	for _, suffix := range []string{"", "_bucket", "_sum", "_count"} { // a histogram has these
 		if name, ok := strings.CutSuffix(rest, suffix); ok && strings.Contains(declared[longest], `"`+name+`"`) {
@@ -71,19 +83,22 @@ func declaredIn(declared map[string]string, metric string) bool {
 	return false
 }
 
-// queries are all PromQL expressions, by where they stand.
+// queries are all PromQL expressions, by where they stand; of alerts with their texts.
 func queries(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	var rules struct {
 		Groups []struct {
-			Rules []struct{ Alert, Expr string }
+			Rules []struct {
+				Alert, Expr string
+				Annotations map[string]string
+			}
 		}
 	}
 	read(t, "alerts.yaml", func(text []byte) error { return yaml.Unmarshal(text, &rules) })
 	for _, group := range rules.Groups {
 		for _, rule := range group.Rules {
-			out["alert "+rule.Alert] = rule.Expr
+			out["alert "+rule.Alert] = rule.Expr + "\n" + rule.Annotations["summary"] + "\n" + rule.Annotations["description"]
 		}
 	}
 	var dashboard struct {

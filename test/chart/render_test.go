@@ -7,11 +7,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/pkg/poolconfig"
 )
 
@@ -60,6 +64,19 @@ func documents(t *testing.T, text string) []map[string]any {
 func as[T any](t *testing.T, object map[string]any) (out T) {
 	t.Helper()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, &out, true); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// decode reads of an object what the type has, for types that others define.
+func decode[T any](t *testing.T, object map[string]any) (out T) {
+	t.Helper()
+	text, err := yaml.Marshal(object)
+	if err == nil {
+		err = yaml.Unmarshal(text, &out)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -173,6 +190,46 @@ func TestPools_AreReadByTheDriver(t *testing.T) {
 	t.Error("there is no ConfigMap csi-local-pools")
 }
 
+// The classes that users' manifests name, with parameters that make volumes.
+func TestClasses_AreThoseThatTheDriverServes(t *testing.T) {
+	text, err := os.ReadFile(manifestPath("second-scheduler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pools := map[string]string{}
+	for _, object := range documents(t, string(text)) {
+		if object["kind"] != "StorageClass" {
+			continue
+		}
+		class := as[storagev1.StorageClass](t, object)
+		parameters, err := capacity.ParseClassParameters(class.Parameters)
+		if err != nil || class.Provisioner != capacity.DefaultDriverName || class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion ||
+			class.VolumeBindingMode == nil || *class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer {
+			t.Errorf("%+v, %v", class, err)
+		}
+		pools[class.Name] = parameters.Pool
+	}
+	if diff := cmp.Diff(map[string]string{"local-dynamic-ssd": "pool-ssd", "local-dynamic-hdd": "pool-hdd"}, pools); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Labels of nodes become a selector that Kubernetes' own parser reads.
+func TestPublishSelector(t *testing.T) {
+	for values, want := range map[string]string{"{}": "", `{"zone":"a","csi-local/publish":"true"}`: "csi-local/publish=true,zone=a"} {
+		out, err := template(t, "--show-only", "templates/node.yaml", "--set-json", "node.publishSelector="+values)
+		if err != nil {
+			t.Fatal(out)
+		}
+		_, flag, found := strings.Cut(out, "- --publish-selector=")
+		flag, _, _ = strings.Cut(flag, "\n")
+		selector, err := labels.Parse(flag)
+		if found != (want != "") || err != nil || selector.String() != want {
+			t.Errorf("%s: flag %q, %v", values, flag, err)
+		}
+	}
+}
+
 func TestValues_WrongOnesAreRefused(t *testing.T) {
 	for _, tt := range []struct{ set, reason string }{
 		{"drivername=x", "drivername"},
@@ -180,6 +237,7 @@ func TestValues_WrongOnesAreRefused(t *testing.T) {
 		{"node.kubeletdir=/x", "kubeletdir"},
 		{"node.kubeletDir=relative", "kubeletDir"},
 		{"node.maxVolumes=0", "maxVolumes"},
+		{"node.publishSelector.zone=1", "publishSelector"},
 		{"scheduler.mode=both", "mode"},
 		{"scheduler.oversellRatio=1", "oversellRatio"},
 		{"scheduler.scoring=spread", "scoring"},
