@@ -29,7 +29,7 @@ func TestRun_CommandLines(t *testing.T) {
 		{[]string{"help"}, exitOK, "csi-local node [flags]", ""},
 		{[]string{"-h"}, exitOK, "csi-local node [flags]", ""},
 		{[]string{"node", "-h"}, exitOK, "-pools-file", ""},
-		{nil, exitUsage, "", "no command given; the commands are node, controller, orphans, version, help"},
+		{nil, exitUsage, "", "no command given; the commands are node, controller, orphans, status, doctor, version, help"},
 		{[]string{"nod"}, exitUsage, "", `unknown command "nod"`},
 		{[]string{"controller", "-h"}, exitOK, "-lost-node-delay", ""},
 		{[]string{"controller", "--nosuch"}, exitUsage, "", "csi-local controller -h lists the flags"},

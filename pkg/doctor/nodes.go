@@ -22,7 +22,7 @@ func findNotReady(s *inspect.Snapshot) (found []Problem) {
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.HasPools && !n.Ready {
 			found = append(found, Problem{
-				Object: nodeObject(n.Name), Wrong: "it publishes pools, and is not ready since " + duration.HumanDuration(s.TakenAt.Sub(n.ReadyChanged)),
+				Object: nodeObject(n.Name), Wrong: "it publishes pools, and has not been ready for " + duration.HumanDuration(s.TakenAt.Sub(n.ReadyChanged)),
 				Command: describe("node", "", n.Name),
 			})
 		}

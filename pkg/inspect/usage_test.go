@@ -56,7 +56,12 @@ func cluster(t *testing.T, r *rapid.T) []metav1.Object {
 	for i := range rapid.IntRange(0, 12).Draw(r, "volumes") {
 		name := fmt.Sprintf("c%d", i)
 		claim, volume, pod := inspecttest.Volume(name, rapid.SampledFrom([]string{"n1", "n2", "n9"}).Draw(r, "node"), rapid.Int64Range(1, 1<<33).Draw(r, "bytes"))
-		switch rapid.SampledFrom([]string{"bound", "growing", "block", "released", "raid", "by hostname", "pool unknown", "selected", "lost", "inline"}).Draw(r, "form") {
+		if rapid.Bool().Draw(r, "placed by the scheduler") {
+			claim.Annotations = map[string]string{"volume.kubernetes.io/selected-node": "n1"}
+		}
+		switch rapid.SampledFrom([]string{"bound", "made", "growing", "block", "released", "raid", "by hostname", "pool unknown", "selected", "lost", "inline"}).Draw(r, "form") {
+		case "made": // and not bound yet
+			claim.Spec.VolumeName, claim.Status.Phase = "", v1.ClaimPending
 		case "growing":
 			claim.Spec.Resources.Requests = v1.ResourceList{v1.ResourceStorage: *resource.NewQuantity(1<<34, resource.BinarySI)}
 		case "released":

@@ -39,14 +39,12 @@ func newTroubles(findings []doctor.Finding) troubles {
 	return t
 }
 
+// state is that of the pool itself, else that of its node.
 func (t troubles) state(key inspect.PoolKey) (State, string) {
-	pool, node := t[key], t[inspect.PoolKey{Node: key.Node}]
-	switch {
-	case pool.state == Broken || node.state == "" && pool.state != "":
-		return pool.state, pool.text
-	case node.state != "":
-		return node.state, node.text
-	default:
-		return Fresh, ""
+	for _, where := range []inspect.PoolKey{key, {Node: key.Node}} {
+		if found, ok := t[where]; ok {
+			return found.state, found.text
+		}
 	}
+	return Fresh, ""
 }
