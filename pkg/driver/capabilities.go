@@ -13,6 +13,8 @@ type access struct {
 	block bool
 	// fsType is the file system that was asked for by name, FilesystemNone if none was.
 	fsType capacity.Filesystem
+	// options are those of the mount.
+	options mountOptions
 }
 
 // checkCapabilities reads the capabilities that one volume must satisfy all at once.
@@ -53,7 +55,8 @@ func checkCapability(c *csi.VolumeCapability) (access, error) {
 		if !known {
 			return access{}, filesystemUnknown.errorf(c.GetMount().GetFsType(), filesystemNames())
 		}
-		return access{fsType: fs}, nil
+		options, err := parseMountOptions(c.GetMount().GetMountFlags())
+		return access{fsType: fs, options: options}, err
 	default:
 		return access{}, accessTypeMissing.errorf()
 	}

@@ -29,14 +29,9 @@ func parseUse(id string, capability *csi.VolumeCapability, context map[string]st
 	if err != nil {
 		return volumeUse{}, err
 	}
-	use := volumeUse{id: id, key: operationKeyOf(id), context: context, block: access.block, fsType: string(access.fsType)}
-	if !use.block {
-		if use.options, err = parseMountOptions(capability.GetMount().GetMountFlags()); err != nil {
-			return volumeUse{}, err
-		}
-		if capability.GetMount().GetVolumeMountGroup() != "" {
-			return volumeUse{}, mountGroupRefused.errorf()
-		}
+	use := volumeUse{id: id, key: operationKeyOf(id), context: context, block: access.block, fsType: string(access.fsType), options: access.options}
+	if capability.GetMount().GetVolumeMountGroup() != "" {
+		return volumeUse{}, mountGroupRefused.errorf()
 	}
 	mode := capability.GetAccessMode().GetMode()
 	use.manyTargets = mode == csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
