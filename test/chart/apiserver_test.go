@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/csi-local/csi-local/internal/doctest"
 	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/test/testbed"
 )
@@ -58,6 +61,7 @@ func TestManifests_AreTakenByTheAPIServer(t *testing.T) {
 		}
 	}
 	t.Run("classes that could not work", b.testClasses)
+	t.Run("rights", b.testRights)
 }
 
 // testClasses asks the policy as it ships.
@@ -69,29 +73,36 @@ func (b bed) testClasses(t *testing.T) {
 		all[key] = "x"
 	}
 	wait, immediate := storagev1.VolumeBindingWaitForFirstConsumer, storagev1.VolumeBindingImmediate
-	for _, tt := range []struct {
-		name        string
+	refused := map[string]string{}
+	for i, tt := range []struct {
+		input       string
 		provisioner string
 		mode        *storagev1.VolumeBindingMode
 		parameters  map[string]string
-		reason      string
+		accepted    bool
 	}{
-		{"right", capacity.DefaultDriverName, &wait, map[string]string{"pool": "pool-ssd", "csi.storage.k8s.io/anything": "x"}, ""},
-		{"every-key-that-the-driver-knows", capacity.DefaultDriverName, &wait, all, ""},
-		{"immediate", capacity.DefaultDriverName, &immediate, map[string]string{"pool": "pool-ssd"}, "WaitForFirstConsumer"},
-		{"no-mode-is-immediate", capacity.DefaultDriverName, nil, map[string]string{"pool": "pool-ssd"}, "WaitForFirstConsumer"},
-		{"no-pool", capacity.DefaultDriverName, &wait, nil, "parameters.pool is missing"},
-		{"misspelt", capacity.DefaultDriverName, &wait, map[string]string{"pool": "pool-ssd", "strips": "2"}, "does not know: strips;"},
-		{"of-another-driver", "other.example", &immediate, map[string]string{"strips": "2"}, ""},
+		{"right", capacity.DefaultDriverName, &wait, map[string]string{"pool": "pool-ssd", "csi.storage.k8s.io/anything": "x"}, true},
+		{"every key that the driver knows", capacity.DefaultDriverName, &wait, all, true},
+		{"of another driver", "other.example", &immediate, map[string]string{"strips": "2"}, true},
+		{"class with `volumeBindingMode: Immediate`", capacity.DefaultDriverName, &immediate, map[string]string{"pool": "pool-ssd"}, false},
+		{"class without `volumeBindingMode`, which means Immediate", capacity.DefaultDriverName, nil, map[string]string{"pool": "pool-ssd"}, false},
+		{"class without `pool`", capacity.DefaultDriverName, &wait, nil, false},
+		{"class with a misspelt parameter, `strips`", capacity.DefaultDriverName, &wait, map[string]string{"pool": "pool-ssd", "strips": "2"}, false},
 	} {
-		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: tt.name}, Provisioner: tt.provisioner, VolumeBindingMode: tt.mode, Parameters: tt.parameters}
+		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("class-%d", i)}, Provisioner: tt.provisioner, VolumeBindingMode: tt.mode, Parameters: tt.parameters}
 		_, err := b.admin.StorageV1().StorageClasses().Create(t.Context(), class, metav1.CreateOptions{})
 		switch {
-		case tt.reason == "" && err != nil:
-			t.Errorf("%s: refused: %v", tt.name, err)
-		case tt.reason != "" && (err == nil || !strings.Contains(err.Error(), tt.reason)):
-			t.Errorf("%s: %v", tt.name, err)
+		case tt.accepted && err != nil:
+			t.Errorf("%s: refused: %v", tt.input, err)
+		case !tt.accepted && err == nil:
+			refused[tt.input] = "nothing: it was accepted"
+		case !tt.accepted:
+			_, refused[tt.input], _ = strings.Cut(err.Error(), "denied request: ")
 		}
+	}
+	doc := doctest.Read(t, root+"/docs/wrong-input.md")
+	if diff := cmp.Diff(doctest.Column(t, doc, "## The API server, when the object is made", 1), refused); diff != "" {
+		t.Errorf("(-docs +API server)\n%s", diff)
 	}
 }
 
