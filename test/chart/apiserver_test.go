@@ -21,13 +21,14 @@ import (
 
 // bed is a control plane with the kubectl of its version.
 type bed struct {
-	kubectlPath, kubeconfig, cache string
-	admin                          *kubernetes.Clientset
+	cluster            *testbed.Cluster
+	kubectlPath, cache string
+	admin              *kubernetes.Clientset
 }
 
-func newBed(t *testing.T) bed {
+func newBed(t *testing.T, options testbed.Options) bed {
 	t.Helper()
-	cluster := testbed.New(t, testbed.Options{})
+	cluster := testbed.New(t, options)
 	path, err := testbed.Kubectl.Path(t.Context(), os.Stderr)
 	if err != nil {
 		t.Fatal(err)
@@ -36,12 +37,12 @@ func newBed(t *testing.T) bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return bed{kubectlPath: path, kubeconfig: cluster.KubeconfigPath(), cache: t.TempDir(), admin: admin}
+	return bed{cluster: cluster, kubectlPath: path, cache: t.TempDir(), admin: admin}
 }
 
 func (b bed) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), b.kubectlPath, append([]string{"--kubeconfig", b.kubeconfig, "--cache-dir", b.cache}, args...)...)
+	command := exec.CommandContext(t.Context(), b.kubectlPath, append([]string{"--kubeconfig", b.cluster.KubeconfigPath(), "--cache-dir", b.cache}, args...)...)
 	out, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -51,7 +52,7 @@ func (b bed) kubectl(t *testing.T, args ...string) string {
 
 // The API server takes every object, in every mode, as it stands and by kustomize, without a warning.
 func TestManifests_AreTakenByTheAPIServer(t *testing.T) {
-	b := newBed(t)
+	b := newBed(t, testbed.Options{})
 	for folder := range modes() {
 		for _, flags := range [][]string{{"-f", manifestPath(folder)}, {"-k", filepath.Dir(manifestPath(folder))}} {
 			out := b.kubectl(t, append([]string{"apply", "--dry-run=server", "--validate=strict"}, flags...)...)
