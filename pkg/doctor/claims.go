@@ -85,7 +85,7 @@ func findSelectors(s *inspect.Snapshot) (found []Problem) {
 		found = append(found, Problem{
 			Object: claimObject(c), Wrong: "it has a selector, and volumes are only made for claims without one",
 			// The lines from selector on that are indented more than it is.
-			Command: remake("persistentvolumeclaim", c.Namespace, c.Name, "/^  selector:$/,/^  [^ ]/{/^  selector:$/d;/^   /d}"), Repairs: true,
+			Command: remake("persistentvolumeclaim", c.Namespace, c.Name, "/^  selector: {}$/d", "/^  selector:$/,/^  [^ ]/{/^  selector:$/d;/^   /d;}"), Repairs: true,
 		})
 	}
 	return found

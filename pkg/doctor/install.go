@@ -55,13 +55,14 @@ const settleTime = 2 * time.Minute
 
 func findDriverPods(s *inspect.Snapshot) []Problem {
 	var found []Problem
+	hosts := s.Hosts()
 	for i := range s.Install.Pods {
 		p := &s.Install.Pods[i]
 		node := p.Spec.NodeName
 		if node == "" || p != s.Install.PodOn(node) || inspect.Ready(p) || starting(s, p) {
 			continue
 		}
-		if n := s.Hosts()[node]; n == nil || !n.Ready {
+		if n := hosts[node]; n == nil || !n.Ready {
 			continue // that is what is wrong
 		}
 		found = append(found, Problem{

@@ -44,8 +44,9 @@ type Install struct {
 	Helm bool
 	// Controller and Scheduler are nil if there is none.
 	Controller, Scheduler *appsv1.Deployment
-	// Pods are those of all components.
-	Pods []v1.Pod
+	// Pods are those of all components, and driverPods those of the driver by node.
+	Pods       []v1.Pod
+	driverPods map[string]*v1.Pod
 
 	// PoolsFile is the pools file; PoolsFileErr is set if there is none that can be read.
 	PoolsFile    poolconfig.Config
@@ -67,13 +68,16 @@ type Scheduling struct {
 }
 
 // PodOn returns the driver's pod on the node, nil if there is none.
-func (in *Install) PodOn(node string) *v1.Pod {
+func (in *Install) PodOn(node string) *v1.Pod { return in.driverPods[node] }
+
+// findDriverPods is for when Pods are complete and in order.
+func (in *Install) findDriverPods() {
+	in.driverPods = map[string]*v1.Pod{}
 	for i := range in.Pods {
-		if p := &in.Pods[i]; p.Spec.NodeName == node && p.Labels[labelComponent] == ComponentNode {
-			return p
+		if p := &in.Pods[i]; p.Labels[labelComponent] == ComponentNode && p.Spec.NodeName != "" && in.driverPods[p.Spec.NodeName] == nil {
+			in.driverPods[p.Spec.NodeName] = p
 		}
 	}
-	return nil
 }
 
 // Ready tells a pod that is ready and is to stay.

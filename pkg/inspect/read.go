@@ -37,6 +37,7 @@ func Read(ctx context.Context, api API, driverName string, maxRequests int) (*Sn
 	}
 	r.s.Requests, r.s.TakenAt = r.asker.asked, api.Now()
 	r.s.sort()
+	r.s.Install.findDriverPods()
 	return r.s, nil
 }
 

@@ -90,7 +90,10 @@ func New(s *inspect.Snapshot, findings []doctor.Finding) Report {
 		Format: Format, Driver: s.Driver, TakenAt: s.TakenAt.UTC().Truncate(time.Second), Requests: s.Requests, Findings: len(findings),
 		Pools: []Pool{}, PendingClaims: pendingClaims(s, findings),
 	}
-	usage, troubles := s.Usage(), newTroubles(findings)
+	usage, troubles, nodes := s.Usage(), newTroubles(findings), map[string]*inspect.Node{}
+	for i := range s.Nodes {
+		nodes[s.Nodes[i].Name] = &s.Nodes[i]
+	}
 	at := map[poolKind]int{}
 	for _, key := range rows(s, usage) {
 		kind := poolKind{name: key.Pool, kind: typeOf(s, key)}
@@ -100,7 +103,7 @@ func New(s *inspect.Snapshot, findings []doctor.Finding) Report {
 			at[kind] = i
 			r.Pools = append(r.Pools, Pool{Name: kind.name, Type: kind.kind})
 		}
-		row := nodePool(s, key, usage, troubles)
+		row := nodePool(nodes[key.Node], key, usage, troubles)
 		if row.State != Lost { // its bytes are not the cluster's any more
 			r.Pools[i].add(row.Sums)
 		}
@@ -160,15 +163,14 @@ func typeOf(s *inspect.Snapshot, key inspect.PoolKey) capacity.PoolType {
 	return ""
 }
 
-func nodePool(s *inspect.Snapshot, key inspect.PoolKey, usage inspect.Usage, t troubles) NodePool {
+// nodePool makes a row; n is nil if there is no such Node.
+func nodePool(n *inspect.Node, key inspect.PoolKey, usage inspect.Usage, t troubles) NodePool {
 	use := usage.Of(key.Node, key.Pool)
 	row := NodePool{Node: key.Node, NodeVolumes: usage.VolumesOn(key.Node), NodeSlots: -1, State: Lost, Problem: "there is no such Node"}
 	row.UsedBytes, row.Volumes = use.Bytes, use.Volumes
-	i := slices.IndexFunc(s.Nodes, func(n inspect.Node) bool { return n.Name == key.Node })
-	if i < 0 {
+	if n == nil {
 		return row
 	}
-	n := &s.Nodes[i]
 	row.AllocatableBytes, row.NodeSlots = n.Pools[key.Pool], n.Slots
 	row.AvailableBytes = max(row.AllocatableBytes-row.UsedBytes, 0)
 	if n.HasReport && n.ReportErr == nil && !n.Report.Changed.IsZero() {

@@ -206,10 +206,11 @@ func (b *bed) setPhase(volume *v1.PersistentVolume, phase v1.PersistentVolumePha
 }
 
 // addClaim makes one that waits.
-func (b *bed) addClaim(name string, annotations map[string]string) {
+func (b *bed) addClaim(name string, change func(*v1.PersistentVolumeClaim)) {
 	b.t.Helper()
 	claim := inspecttest.Claim(name, 1<<30)
-	claim.Namespace, claim.Annotations = metav1.NamespaceDefault, annotations
+	claim.Namespace = metav1.NamespaceDefault
+	change(claim)
 	_, err := b.admin.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(b.t.Context(), claim, metav1.CreateOptions{})
 	b.must(err)
 }

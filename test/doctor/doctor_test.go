@@ -12,7 +12,7 @@ func TestDoctor(t *testing.T) {
 	b := newBed(t)
 	b.healthy()
 	t.Run("status", b.testStatus)
-	for _, s := range slices.Concat(installSituations(), classSituations(), nodeSituations(), volumeSituations()) {
+	for _, s := range slices.Concat(installSituations(), classSituations(), nodeSituations(), claimSituations(), volumeSituations()) {
 		passed := t.Run(s.name, func(t *testing.T) {
 			whole := b.t
 			defer func() { b.t = whole }()

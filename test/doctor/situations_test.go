@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-local/csi-local/pkg/capacity"
@@ -128,6 +129,36 @@ func (b *bed) tell(reason, message string) {
 	b.must(err)
 }
 
+func claimSituations() []situation {
+	const waits = "persistentvolumeclaim default/waits"
+	// without makes a claim that nobody protects: it is deleted at once.
+	without := func(change func(*v1.PersistentVolumeClaim)) func(*bed) {
+		return func(b *bed) {
+			b.addClaim("waits", change)
+			b.shell(`kubectl patch persistentvolumeclaim waits --type=merge -p '{"metadata":{"finalizers":null}}'`)
+		}
+	}
+	purged := func(b *bed) { b.purge("persistentvolumeclaim", "waits") }
+	return []situation{
+		{"a claim for a node that is gone", without(func(c *v1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{"volume.kubernetes.io/selected-node": "n9"}
+		}), "claim-node-gone " + waits, purged},
+		{"ReadWriteMany", without(func(c *v1.PersistentVolumeClaim) {
+			c.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}
+		}), "claim-access-mode " + waits, purged},
+		{"a selector", without(func(c *v1.PersistentVolumeClaim) {
+			c.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"disk": "new"}}
+		}), "claim-selector " + waits, purged},
+		{"more than any pool", without(func(c *v1.PersistentVolumeClaim) {
+			c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("1Ti")
+		}), "claim-too-large " + waits, nil},
+		{"a lost claim", func(b *bed) {
+			without(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "gone" })(b)
+			b.shell(`kubectl patch persistentvolumeclaim waits --subresource=status --type=merge -p '{"status":{"phase":"Lost"}}'`)
+		}, "claim-lost " + waits, nil},
+	}
+}
+
 func volumeSituations() []situation {
 	// alone makes a volume that no claim has any more.
 	alone := func(node string, policy v1.PersistentVolumeReclaimPolicy) func(*bed) {
@@ -138,7 +169,6 @@ func volumeSituations() []situation {
 		}
 	}
 	purged := func(b *bed) { b.purge("persistentvolume", "pvc-uid-alone") }
-	selected := map[string]string{"volume.kubernetes.io/selected-node": "n9"}
 	return []situation{
 		{"a volume of a node that is gone", func(b *bed) {
 			b.addVolume("gone", "n9")
@@ -163,10 +193,8 @@ func volumeSituations() []situation {
 			}, metav1.CreateOptions{})
 			b.must(err)
 		}, "volume-attachment volumeattachment stale", nil},
-		{"a claim for a node that is gone", func(b *bed) { b.addClaim("waits", selected) }, "claim-node-gone persistentvolumeclaim default/waits",
-			func(b *bed) { b.purge("persistentvolumeclaim", "waits") }},
 		{"a pod of another scheduler", func(b *bed) {
-			b.addClaim("waits", nil)
+			b.addClaim("waits", func(*v1.PersistentVolumeClaim) {})
 			pod := inspecttest.UserPod("waits", "", "waits")
 			pod.Namespace, pod.Spec.SchedulerName = metav1.NamespaceDefault, v1.DefaultSchedulerName
 			_, err := b.admin.CoreV1().Pods(pod.Namespace).Create(b.t.Context(), pod, metav1.CreateOptions{})
