@@ -95,7 +95,7 @@ func Examine(s *inspect.Snapshot) []Finding {
 	return found
 }
 
-// no, or one problem.
+// problemIf is the problem, or none.
 func problemIf(found bool, p Problem) []Problem {
 	if !found {
 		return nil
