@@ -150,8 +150,9 @@ func testPowerCut(t *testing.T, c *Cluster) {
 	if after := n.MustRun(t, "lvs", "--noheadings", "-o", "lv_uuid"); after != before || after == "" {
 		t.Errorf("logical volumes %q, were %q", after, before)
 	}
-	// The container is started again, and its first words are still there.
-	testbed.Eventually(t, 120*time.Second, "the pod writes again", func() string {
+	// The container is started again, and its first words are still there. While no driver
+	// runs, kubelet doubles the time between its tries, up to two minutes.
+	testbed.Eventually(t, 5*time.Minute, "the pod writes again", func() string {
 		got, err := c.Kubectl(t.Context(), "exec", "writer", "--", "cat", "/data/log")
 		if err != nil {
 			return err.Error()

@@ -6,9 +6,11 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"os"
 	"time"
 
@@ -44,8 +46,13 @@ func (c *Cluster) writeFiles() error {
 	if err != nil {
 		return err
 	}
+	clientCA, err := selfSigned("testbed-client-ca")
+	if err != nil {
+		return err
+	}
 	for name, content := range map[string][]byte{
 		"service-account.key": key,
+		clientCAName:          clientCA,
 		"audit-policy.yaml":   []byte(auditPolicy),
 		"tokens.csv":          tokens,
 	} {
@@ -54,6 +61,27 @@ func (c *Cluster) writeFiles() error {
 		}
 	}
 	return nil
+}
+
+// clientCAName is a certificate that has signed none. Schedulers and others look for the
+// ConfigMap that the API server makes of it, as it does in any cluster.
+const clientCAName = "client-ca.crt"
+
+func selfSigned(name string) ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
 func serviceAccountKey() ([]byte, error) {
@@ -85,6 +113,7 @@ func (c *Cluster) apiServerFlags() []string {
 	flags := []string{
 		"--etcd-servers=http://" + loopback(c.etcdPort), "--bind-address=" + bind, "--advertise-address=" + c.options.Address,
 		fmt.Sprintf("--secure-port=%d", c.apiPort), "--cert-dir=" + c.path("certificates"), "--token-auth-file=" + c.path("tokens.csv"),
+		"--client-ca-file=" + c.path(clientCAName),
 		"--service-account-key-file=" + c.path("service-account.key"), "--service-account-signing-key-file=" + c.path("service-account.key"),
 		"--service-account-issuer=https://testbed.invalid", "--service-cluster-ip-range=10.0.0.0/24",
 		// Nodes have no names that could be looked up.
