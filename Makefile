@@ -103,6 +103,21 @@ verify: ## format, vet, lint, import arrows, go.mod, vulnerabilities, scripts
 demo: build ## the life of real volumes, step by step
 	@hack/demo
 
+.PHONY: cluster-up
+cluster-up: ## a Kubernetes cluster on throwaway kernels, on this machine (NODES=2); half an hour, the first time
+	@hack/install-deps kernel image cluster
+	@$(GO) build -o bin/cluster ./test/cluster/cmd/cluster
+	@bin/cluster up -nodes $(NODES)
+
+.PHONY: cluster-down
+cluster-down: ## end what cluster-up has started
+	@$(GO) build -o bin/cluster ./test/cluster/cmd/cluster
+	@bin/cluster down
+
+.PHONY: test-cluster
+test-cluster: ## tests on real nodes in throwaway kernels, with the manifests as they ship (half an hour of building, the first time)
+	@hack/test cluster
+
 .PHONY: bench-lvm
 bench-lvm: build ## measure our calls against plain LVM commands in one kernel
 	@hack/bench-lvm
