@@ -7,6 +7,8 @@ GO ?= go
 ARCHES ?= amd64 arm64
 # Time for each fuzz target.
 FUZZTIME ?= 30s
+# The nodes of cluster-up.
+NODES ?= 2
 
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v*' 2>/dev/null || echo unknown)
 BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
