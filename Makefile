@@ -60,7 +60,7 @@ image-scheduler: ## build the scheduler's container image (IMAGE=name, ARCH=arm6
 	@hack/image csi-local-scheduler
 
 .PHONY: chart
-chart: ## render the chart into deploy/manifests and deploy/policy
+chart: ## render the chart into deploy/manifests, deploy/policy and deploy/scheduler
 	@hack/chart
 
 ##  Test
@@ -105,6 +105,10 @@ verify: ## format, vet, lint, import arrows, go.mod, vulnerabilities, scripts
 demo: build ## the life of real volumes, step by step
 	@hack/demo
 
+.PHONY: demo-cluster
+demo-cluster: build ## csi-local in a whole cluster, step by step: ten minutes, and half an hour of building before the first
+	@hack/demo-cluster $(if $(KEEP),-keep)
+
 .PHONY: cluster-up
 cluster-up: ## a Kubernetes cluster on throwaway kernels, on this machine (NODES=2); half an hour, the first time
 	@hack/install-deps kernel image cluster
@@ -116,10 +120,6 @@ cluster-down: ## end what cluster-up has started
 	@$(GO) build -o bin/cluster ./test/cluster/cmd/cluster
 	@bin/cluster down
 
-.PHONY: test-cluster
-test-cluster: ## tests on real nodes in throwaway kernels, with the manifests as they ship (half an hour of building, the first time)
-	@hack/test cluster
-
 .PHONY: bench-lvm
 bench-lvm: build ## measure our calls against plain LVM commands in one kernel
 	@hack/bench-lvm
@@ -127,6 +127,14 @@ bench-lvm: build ## measure our calls against plain LVM commands in one kernel
 .PHONY: bench-capacity
 bench-capacity: ## count what 2,000 reporters ask of an API server, and what volumes cause on real LVM
 	@hack/bench-capacity
+
+.PHONY: test-cluster
+test-cluster: ## tests on real nodes in throwaway kernels, with the manifests as they ship (half an hour of building, the first time)
+	@hack/test cluster
+
+.PHONY: bench-cluster
+bench-cluster: ## measure pods with volumes in a cluster of one throwaway kernel, and what csi-local weighs; an hour
+	@hack/bench-cluster
 
 .PHONY: bench-sched
 bench-sched: ## measure the plugin against the in-tree capacity check, and with 500,000 volumes
