@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-local/csi-local/pkg/capacity"
+	"github.com/csi-local/csi-local/test/cluster"
+)
+
+const (
+	driverName = "kubernetes.io.csi.local"
+	className  = "local-dynamic-ssd"
+	poolName   = "pool-ssd"
+	groupName  = "vg-ssd"
+	scheduler  = "csi-local-scheduler"
+	mib        = int64(1) << 20
+	extent     = 4 * mib
+	// patience bounds a round; the goals are far below it.
+	patience  = 5 * time.Minute
+	lookEvery = 300 * time.Millisecond
+	// provisionerPort is where csi-provisioner counts its calls: node.metricsPort + 1.
+	provisionerPort = "9809"
+)
+
+// bed is the cluster of one node.
+type bed struct {
+	*cluster.Cluster
+	spaces int // namespaces used so far
+}
+
+func (b *bed) node() *cluster.Node { return b.Nodes()[0] }
+
+// install is what docs/install.md says.
+func (b *bed) install(ctx context.Context) error {
+	if _, err := b.Kubectl(ctx, "apply", "-k", b.Manifests("second-scheduler")); err != nil {
+		return err
+	}
+	for _, what := range []string{"daemonset/csi-local-node", "deployment/csi-local-controller", "deployment/csi-local-scheduler"} {
+		if _, err := b.Kubectl(ctx, "-n", "kube-system", "rollout", "status", what, "--timeout="+patience.String()); err != nil {
+			return err
+		}
+	}
+	return until(ctx, "what the node publishes", func() (string, error) {
+		bytes, err := b.published(ctx)
+		if err == nil && bytes == 0 {
+			return "nothing", nil
+		}
+		return "", err
+	})
+}
+
+// published is how many bytes volumes of the pool may take: the node's annotation.
+func (b *bed) published(ctx context.Context) (int64, error) {
+	node, err := b.Client().CoreV1().Nodes().Get(ctx, b.node().Name(), metav1.GetOptions{})
+	if err != nil {
+		return 0, err
+	}
+	text, there := node.Annotations[capacity.PoolsAnnotation(driverName)]
+	if !there {
+		return 0, nil
+	}
+	pools, bad, err := capacity.DecodePools(text)
+	if err == nil && len(bad) > 0 {
+		err = fmt.Errorf("annotation: %v", bad)
+	}
+	return pools[poolName], err
+}
+
+// exactFit is the size of volumes of which so many fit, and one more does not.
+func (b *bed) exactFit(ctx context.Context, count int64) (int64, error) {
+	bytes, err := b.published(ctx)
+	size := bytes / count / extent * extent
+	if err == nil && bytes-count*size >= size {
+		err = fmt.Errorf("%d bytes are left beside %d volumes of %d", bytes-count*size, count, size)
+	}
+	return size, err
+}
+
+// inNamespace gives do a namespace, and deletes it with all volumes.
+func (b *bed) inNamespace(ctx context.Context, do func(name string) error) error {
+	b.spaces++
+	name := fmt.Sprintf("bench-%d", b.spaces)
+	if _, err := b.Kubectl(ctx, "create", "namespace", name); err != nil {
+		return err
+	}
+	// A pod without its service account is refused.
+	err := until(ctx, "service account", func() (string, error) {
+		if _, err := b.Client().CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+			return err.Error(), nil
+		}
+		return "", nil
+	})
+	if err == nil {
+		err = do(name)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := b.Kubectl(ctx, "delete", "namespace", name, "--timeout="+patience.String()); err != nil {
+		return err
+	}
+	return b.noVolumes(ctx)
+}
+
+func (b *bed) noVolumes(ctx context.Context) error {
+	return until(ctx, "no volumes", func() (string, error) {
+		left, err := b.leftVolumes(ctx)
+		if err != nil || left == 0 {
+			return "", err
+		}
+		return fmt.Sprintf("%d are left", left), nil
+	})
+}
+
+// leftVolumes counts logical volumes and PersistentVolumes.
+func (b *bed) leftVolumes(ctx context.Context) (int, error) {
+	text, err := b.node().Run(ctx, "lvs", "--noheadings", "-o", "lv_name", groupName)
+	if err != nil {
+		return 0, err
+	}
+	volumes, err := b.Client().CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	return max(len(strings.Fields(text)), len(volumes.Items)), nil
+}
+
+// until waits until there is nothing to complain of. An error of check ends it.
+func until(ctx context.Context, what string, check func() (complaint string, err error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %v", patience))
+	defer cancel()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		complaint, err := check()
+		if err != nil || complaint == "" {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w: %s", what, context.Cause(ctx), complaint)
+		case <-tick.C:
+		}
+	}
+}
+
+// driverPod is the DaemonSet's.
+func (b *bed) driverPod(ctx context.Context) (corev1.Pod, error) {
+	list, err := b.Client().CoreV1().Pods("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
+	if err != nil {
+		return corev1.Pod{}, err
+	}
+	if len(list.Items) != 1 {
+		return corev1.Pod{}, fmt.Errorf("the DaemonSet has %d pods", len(list.Items))
+	}
+	return list.Items[0], nil
+}
+
+// failedCreates counts CreateVolume calls with any other answer than OK since csi-provisioner
+// was started, as it counts them itself: events are series and may be dropped.
+func (b *bed) failedCreates(ctx context.Context) (int, error) {
+	pod, err := b.driverPod(ctx)
+	if err != nil {
+		return 0, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(pod.Status.PodIP, provisionerPort)+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(response.Status)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return countFailedCreates(string(text))
+}
+
+func countFailedCreates(metrics string) (int, error) {
+	line := regexp.MustCompile(`^csi_sidecar_operations_seconds_count\{(.*)\} (\S+)$`)
+	failed := 0
+	for text := range strings.Lines(metrics) {
+		match := line.FindStringSubmatch(strings.TrimSpace(text))
+		if match == nil || !strings.Contains(match[1], `method_name="/csi.v1.Controller/CreateVolume"`) || strings.Contains(match[1], `grpc_status_code="OK"`) {
+			continue
+		}
+		count, err := strconv.ParseFloat(match[2], 64)
+		if err != nil {
+			return 0, fmt.Errorf("csi-provisioner's metrics: %w", err)
+		}
+		failed += int(count)
+	}
+	return failed, nil
+}
+
+func claim(name string, bytes int64) *corev1.PersistentVolumeClaim {
+	class := className
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(bytes, resource.BinarySI)}},
+		},
+	}
+}
+
+// pod has a volume if claimed.
+func pod(name string, claimed bool) *corev1.Pod {
+	grace := int64(1) // with 0 it would be gone from the API server before kubelet has unmounted its volume
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
+		SchedulerName: scheduler, TerminationGracePeriodSeconds: &grace,
+		Containers: []corev1.Container{{Name: "main", Image: cluster.TestImage, Command: []string{"sleep", "1000000"}}},
+	}}
+	if claimed {
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+		}}}
+	}
+	return p
+}

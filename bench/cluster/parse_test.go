@@ -1,0 +1,42 @@
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+func TestMedian(t *testing.T) {
+	for _, tc := range []struct {
+		values []float64
+		want   float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 2, 3}, 2.5}} {
+		if got := median(tc.values); got != tc.want {
+			t.Errorf("median(%v) = %v, want %v", tc.values, got, tc.want)
+		}
+	}
+}
+
+func TestCountFailedCreates(t *testing.T) {
+	const metrics = `# TYPE csi_sidecar_operations_seconds histogram
+csi_sidecar_operations_seconds_bucket{driver_name="d",grpc_status_code="ResourceExhausted",method_name="/csi.v1.Controller/CreateVolume",le="0.1"} 9
+csi_sidecar_operations_seconds_count{driver_name="d",grpc_status_code="OK",method_name="/csi.v1.Controller/CreateVolume"} 20
+csi_sidecar_operations_seconds_count{driver_name="d",grpc_status_code="ResourceExhausted",method_name="/csi.v1.Controller/CreateVolume"} 3
+csi_sidecar_operations_seconds_count{driver_name="d",grpc_status_code="DeadlineExceeded",method_name="/csi.v1.Controller/CreateVolume"} 1
+csi_sidecar_operations_seconds_count{driver_name="d",grpc_status_code="Internal",method_name="/csi.v1.Controller/DeleteVolume"} 7
+`
+	if got, err := countFailedCreates(metrics); err != nil || got != 4 {
+		t.Errorf("%d, %v; want 4", got, err)
+	}
+}
+
+func TestParseUsage(t *testing.T) {
+	rss, cpu, err := parseUsage("100\n28\ncpu 2500000\n")
+	if err != nil || rss != 128<<10 || cpu != 2500*time.Millisecond {
+		t.Errorf("%d bytes, %v, %v", rss, cpu, err)
+	}
+	for _, text := range []string{"", "100\ncpu 1\n", "100\n28\n", "a\nb\ncpu 1\n"} {
+		if _, _, err := parseUsage(text); err == nil {
+			t.Errorf("%q is taken for a pod", text)
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-local/csi-local/test/cluster"
+	"github.com/csi-local/csi-local/test/kill"
+)
+
+const (
+	// account is that of the DaemonSet: of the driver and of csi-provisioner.
+	account = "system:serviceaccount:kube-system:csi-local-node"
+	// settle lets the first requests of a start pass.
+	settle = time.Minute
+)
+
+// weight is what the DaemonSet's pod takes while nothing happens.
+type weight struct {
+	rssBytes                    int64
+	millicores, requestsPerHour float64
+}
+
+// idle looks at a node without volumes for so long.
+func (b *bed) idle(ctx context.Context, long time.Duration) (w weight, err error) {
+	if err := pause(ctx, settle); err != nil {
+		return w, err
+	}
+	_, before, err := b.usage(ctx)
+	if err != nil {
+		return w, err
+	}
+	began := time.Now()
+	if err := pause(ctx, long); err != nil {
+		return w, err
+	}
+	rss, after, err := b.usage(ctx)
+	if err != nil {
+		return w, err
+	}
+	elapsed := time.Since(began)
+	requests, err := b.ControlPlane.Audit(ctx)
+	if err != nil {
+		return w, err
+	}
+	counts := map[string]int{}
+	total := 0
+	for _, r := range requests {
+		if r.User == account && r.Received.After(began) && r.Received.Before(began.Add(elapsed)) {
+			counts[r.Verb+" "+r.Resource]++
+			total++
+		}
+	}
+	sayf("idle for %v: the node's account has sent %d requests: %v", elapsed.Round(time.Second), total, counts)
+	return weight{
+		rssBytes:        rss,
+		millicores:      1000 * (after - before).Seconds() / elapsed.Seconds(),
+		requestsPerHour: float64(total) * time.Hour.Seconds() / elapsed.Seconds(),
+	}, nil
+}
+
+func pause(ctx context.Context, long time.Duration) error {
+	timer := time.NewTimer(long)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// usageScript prints the resident kilobytes of each process of a pod, then "cpu" and the
+// microseconds that all of them have used.
+const usageScript = `cd /sys/fs/cgroup/kubepods/*/pod$1 || exit 1
+for pid in $(cat */cgroup.procs); do sed -n 's/^VmRSS:[[:space:]]*\([0-9]*\) kB$/\1/p' /proc/$pid/status; done
+sed -n 's/^usage_usec /cpu /p' cpu.stat`
+
+// usage is what the DaemonSet's pod has in memory now, and the processor time it has used.
+func (b *bed) usage(ctx context.Context) (rssBytes int64, cpu time.Duration, err error) {
+	pod, err := b.driverPod(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	text, err := b.node().Run(ctx, "sh", "-c", usageScript, "usage", string(pod.UID))
+	if err != nil {
+		return 0, 0, err
+	}
+	return parseUsage(text)
+}
+
+func parseUsage(text string) (rssBytes int64, cpu time.Duration, err error) {
+	processes, cpus := 0, 0
+	for line := range strings.Lines(text) {
+		var kilobytes, microseconds int64
+		if _, err := fmt.Sscanf(line, "cpu %d", &microseconds); err == nil {
+			cpu, cpus = time.Duration(microseconds)*time.Microsecond, cpus+1
+			continue
+		}
+		if _, err := fmt.Sscanf(line, "%d", &kilobytes); err != nil {
+			return 0, 0, fmt.Errorf("%q: %w", line, err)
+		}
+		rssBytes += kilobytes << 10
+		processes++
+	}
+	if processes < 2 || cpus != 1 {
+		return 0, 0, fmt.Errorf("the driver's pod has %d processes and %d accounts of time:\n%s", processes, cpus, text)
+	}
+	return rssBytes, cpu, nil
+}
+
+// imageBytes is the driver's image as it is on the node's disk.
+func (b *bed) imageBytes(ctx context.Context) (int64, error) {
+	pod, err := b.driverPod(ctx)
+	if err != nil {
+		return 0, err
+	}
+	image := pod.Spec.Containers[0].Image
+	node, err := b.Client().CoreV1().Nodes().Get(ctx, b.node().Name(), metav1.GetOptions{})
+	if err != nil {
+		return 0, err
+	}
+	for _, i := range node.Status.Images {
+		if slices.Contains(i.Names, image) {
+			return i.SizeBytes, nil
+		}
+	}
+	return 0, fmt.Errorf("%s does not report image %s", node.Name, image)
+}
+
+// kills kills programs while volumes come and go, deletes everything, and counts what is
+// left when the time for that is over.
+func (b *bed) kills(ctx context.Context, kills int) (killed, leaked int, err error) {
+	if _, err := kill.HurryOrphans(ctx, b.Cluster); err != nil {
+		return 0, 0, err
+	}
+	const namespace = "bench-kills"
+	if _, err := b.Kubectl(ctx, "create", "namespace", namespace); err != nil {
+		return 0, 0, err
+	}
+	seed := rand.Uint64()
+	result, err := kill.Run(ctx, kill.Options{
+		Load: kill.Load{Cluster: b.Cluster, Namespace: namespace, Manifest: manifest}, Kills: kills, Seed: seed,
+	})
+	for _, count := range result.Killed {
+		killed += count
+	}
+	sayf("killed %v (seed %d); volumes used meanwhile, by worker: %v", result.Killed, seed, result.Used)
+	if err != nil {
+		return killed, 0, err
+	}
+	if _, err := b.Kubectl(ctx, "delete", "namespace", namespace, "--timeout="+patience.String()); err != nil {
+		return killed, 0, err
+	}
+	if err := b.noVolumes(ctx); err != nil {
+		sayf("%v", err)
+	}
+	leaked, err = b.leftVolumes(ctx)
+	return killed, leaked, err
+}
+
+func manifest(name string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: %[1]s}
+spec: {storageClassName: %[2]s, accessModes: [ReadWriteOnce], resources: {requests: {storage: 8Mi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: %[1]s}
+spec:
+  schedulerName: %[3]s
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: main, image: %[4]q, command: [sleep, "1000000"], volumeMounts: [{name: data, mountPath: /data}]}
+  volumes:
+  - {name: data, persistentVolumeClaim: {claimName: %[1]s}}
+`, name, className, scheduler, cluster.TestImage)
+}
