@@ -68,6 +68,8 @@ type Reporter struct {
 	lastNote bool
 	support  support
 	told     bool // of support
+	asked    bool // LVM, at firstAsk for the first time
+	firstAsk time.Duration
 
 	mu     sync.Mutex
 	inbox  map[Kind]Object

@@ -83,6 +83,36 @@ func TestRun_FollowsThePools(t *testing.T) {
 	})
 }
 
+// On a node that boots LVM takes a while for its first answer, which is nothing to warn of.
+func TestRun_SlowStartIsNoWarning(t *testing.T) {
+	for name, tc := range map[string]struct {
+		slow time.Duration
+		want string
+	}{
+		"a node that boots":    {20 * time.Second, ""},
+		"LVM that hangs":       {2 * time.Minute, "PoolUnreadable PoolUnreadable"}, // one for each pool
+		"a pool that is wrong": {0, "PoolUnreadable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := startBench(t, newFakeServer(), func(o *Options) {
+					source := o.Source.(*fakeSource)
+					source.hangs = tc.slow > 0
+					if tc.slow == 0 {
+						source.errs["ssd"] = errGone
+					}
+				})
+				after(max(tc.slow, time.Second))
+				b.lvm(func(s *fakeSource) { s.hangs = false })
+				after(5 * time.Minute)
+				if got := b.notices(); got != tc.want {
+					t.Errorf("notices %q, want %q", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
 func TestRun_ServerAwayForFiveMinutes(t *testing.T) {
 	for name, outage := range map[string]error{
 		"no answer":   context.DeadlineExceeded,

@@ -2,6 +2,7 @@ package reporter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -149,14 +150,22 @@ func (r *Reporter) foreign(ctx context.Context, now time.Duration) {
 	r.notices.set(now, "", false, notice)
 }
 
+// startPatience is how long nobody is told that LVM does not answer a process that has
+// just started: on a node that boots everything is slow.
+const startPatience = 30 * time.Second
+
 // warn tells of pools that cannot be read or take nothing more.
 func (r *Reporter) warn(now time.Duration, readings []capacity.PoolReading) {
+	if !r.asked {
+		r.asked, r.firstAsk = true, now
+	}
 	for _, reading := range readings {
+		early := now-r.firstAsk < startPatience && errors.Is(reading.Err, context.DeadlineExceeded)
 		reason := ""
 		if reading.Err != nil {
 			reason = ": " + reading.Err.Error()
 		}
-		r.notices.set(now, reading.Pool, reading.Err != nil, Notice{
+		r.notices.set(now, reading.Pool, reading.Err != nil && !early, Notice{
 			Reason: "PoolUnreadable", Warning: true,
 			Message: fmt.Sprintf("Pool %s cannot be read%s. Its last figure counts for a while, then it is published as 0", reading.Pool, reason),
 		})
