@@ -41,6 +41,7 @@ type builder struct {
 	repository string
 	cache      string
 	progress   io.Writer
+	driver     string // of buildah's store; empty until it is chosen
 }
 
 // All makes every image that the manifests in deploy/manifests name, and those of pods in

@@ -48,7 +48,9 @@ func (b *builder) own(name, dockerfile string, compile func(file string) error) 
 		err := b.buildah("build", "--pull-never", "--layers", "--platform", "linux/"+runtime.GOARCH, "--build-arg", "VERSION="+version,
 			"-t", name, "-f", filepath.Join(contextDir, dockerfile), contextDir)
 		if err == nil {
-			err = b.buildah("push", name, "docker-archive:"+partial+":"+name)
+			// Layers in this format are named by what is in them, so those that the nodes' disk
+			// has already are not imported again.
+			err = b.buildah("push", name, "oci-archive:"+partial+":"+name)
 		}
 		if err == nil {
 			err = b.buildah("rmi", "--prune") // what the new one has replaced
@@ -58,8 +60,16 @@ func (b *builder) own(name, dockerfile string, compile func(file string) error) 
 }
 
 func (b *builder) buildah(args ...string) error {
+	if b.driver == "" {
+		// It needs the kernel's help, which not every container gives. Without it each layer
+		// is a copy of all below it.
+		b.driver = "overlay"
+		if err := b.buildah("info"); err != nil {
+			b.driver = "vfs"
+		}
+	}
 	_, err := b.output(b.cache, "buildah", append([]string{
-		"--root", filepath.Join(b.cache, "store"), "--runroot", filepath.Join(b.cache, "run"), "--storage-driver", "vfs",
+		"--root", filepath.Join(b.cache, b.driver), "--runroot", filepath.Join(b.cache, "run-"+b.driver), "--storage-driver", b.driver,
 	}, args...)...)
 	return err
 }
