@@ -76,6 +76,7 @@ func (d *demo) start(ctx context.Context) error {
 func (d *demo) install(ctx context.Context) error {
 	text, err := d.host(ctx, "helm", d.helm, "install", "csi-local", "deploy/chart/csi-local", "--namespace", "kube-system",
 		"--set-json", `pools=[{"name":"pool-ssd","volumeGroup":"vg-ssd","type":"thick"}]`,
+		"--set-json", `storageClasses=[{"name":"local-dynamic-ssd","parameters":{"pool":"pool-ssd"}}]`,
 		"--set", fmt.Sprintf("node.maxVolumes=%d", maxVolumes),
 		"--set-json", fmt.Sprintf(`controller.extraArgs=["--lost-node-delay=%s"]`, lostDelay))
 	if err != nil {
@@ -93,8 +94,8 @@ func (d *demo) install(ctx context.Context) error {
 		return err
 	}
 	text, err = d.print(ctx, "get", "storageclasses")
-	if err == nil && strings.Count(text, driverName) != 2 {
-		err = errors.New("there are not two StorageClasses")
+	if err == nil && !strings.Contains(text, "local-dynamic-ssd") {
+		err = errors.New("there is no StorageClass local-dynamic-ssd")
 	}
 	return err
 }

@@ -129,7 +129,8 @@ func (d *demo) grow(ctx context.Context) error {
 	if err := d.onNode(ctx, n, "vgextend", groupName, n.Disk(1)); err != nil {
 		return err
 	}
-	d.p.Note("Less is told at once: LVM's text is on each disk, and the new one has room for fewer volumes.")
+	d.p.Note("Fewer volumes are told once it is noticed, within half a minute: LVM keeps its text on each")
+	d.p.Note("disk, and the new one has less room for it.")
 	err = d.until(ctx, "the CSINode", func(ctx context.Context) (string, error) {
 		count, err := d.allocatable(ctx, n)
 		if err != nil || count >= maxVolumes || count < stormPerNode {
@@ -140,7 +141,7 @@ func (d *demo) grow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.p.Note("More is told when it has lasted for a minute.")
+	d.p.Note("More bytes are told when they have lasted for a minute:")
 	if err := d.ready(ctx, began, "one-more"); err != nil {
 		return err
 	}
