@@ -23,8 +23,10 @@ const (
 
 // weight is what the DaemonSet's pod takes while nothing happens.
 type weight struct {
-	rssBytes                    int64
-	millicores, requestsPerHour float64
+	rssBytes   int64
+	millicores float64
+	began      time.Time
+	long       time.Duration
 }
 
 // idle looks at a node without volumes for so long.
@@ -44,25 +46,30 @@ func (b *bed) idle(ctx context.Context, long time.Duration) (w weight, err error
 	if err != nil {
 		return w, err
 	}
-	elapsed := time.Since(began)
+	w = weight{rssBytes: rss, began: began, long: time.Since(began)}
+	w.millicores = 1000 * (after - before).Seconds() / w.long.Seconds()
+	sayf("idle for %v: %d MiB resident, %.1f millicores", w.long.Round(time.Second), rss/mib, w.millicores)
+	return w, nil
+}
+
+// requestsPerHour counts what the node's account asked of the API server while it was idle.
+// A watch is in the audit log when it has ended, which takes up to ten minutes: it is asked
+// for when the rest has been measured.
+func (b *bed) requestsPerHour(ctx context.Context, w weight) (float64, error) {
 	requests, err := b.ControlPlane.Audit(ctx)
 	if err != nil {
-		return w, err
+		return 0, err
 	}
 	counts := map[string]int{}
 	total := 0
 	for _, r := range requests {
-		if r.User == account && r.Received.After(began) && r.Received.Before(began.Add(elapsed)) {
+		if r.User == account && r.Received.After(w.began) && r.Received.Before(w.began.Add(w.long)) {
 			counts[r.Verb+" "+r.Resource]++
 			total++
 		}
 	}
-	sayf("idle for %v: the node's account has sent %d requests: %v", elapsed.Round(time.Second), total, counts)
-	return weight{
-		rssBytes:        rss,
-		millicores:      1000 * (after - before).Seconds() / elapsed.Seconds(),
-		requestsPerHour: float64(total) * time.Hour.Seconds() / elapsed.Seconds(),
-	}, nil
+	sayf("in %v without work the node's account has sent %d requests: %v", w.long.Round(time.Second), total, counts)
+	return float64(total) * time.Hour.Seconds() / w.long.Seconds(), nil
 }
 
 func pause(ctx context.Context, long time.Duration) error {
