@@ -40,7 +40,7 @@ func (b *bed) checkFence(*process) {
 		reason string
 	}{
 		"capacity lowered":           {patchVolume(volume, `{"spec":{"capacity":{"storage":"1Mi"}}}`), "take only the finalizer"},
-		"capacity and policy":        {patchVolume(volume, `{"spec":{"capacity":{"storage":"9Ti"},"persistentVolumeReclaimPolicy":"Retain"}}`), "but raise its capacity"},
+		"capacity and policy":        {patchVolume(volume, `{"spec":{"capacity":{"storage":"9Ti"},"persistentVolumeReclaimPolicy":"Retain"}}`), "but its capacity"},
 		"capacity and a finalizer":   {patchVolume(volume, `{"spec":{"capacity":{"storage":"9Ti"}},"metadata":{"finalizers":null}}`), "take only the finalizer"},
 		"capacity and an annotation": {patchVolume(volume, `{"spec":{"capacity":{"storage":"9Ti"}},"metadata":{"annotations":{"a":"b"}}}`), "its finalizers and its capacity"},
 		"another driver's volume":    {patchVolume(others, `{"metadata":{"finalizers":null}}`), "only PersistentVolumes of " + driver},
@@ -71,9 +71,24 @@ func (b *bed) checkFence(*process) {
 // checkResizer does what csi-resizer does, which has the controller's account.
 func (b *bed) checkResizer(account kubernetes.Interface, volume, claim string) {
 	t := b.t
-	grow := `{"spec":{"capacity":{"storage":"5Ti"}},"metadata":{"annotations":{"volume.alpha.kubernetes.io/pre-resize-capacity":"1Gi"}}}`
-	if _, err := account.CoreV1().PersistentVolumes().Patch(t.Context(), volume, types.StrategicMergePatchType, []byte(grow), metav1.PatchOptions{}); err != nil {
-		t.Error(err)
+	const note = `"metadata":{"annotations":{"volume.alpha.kubernetes.io/pre-resize-capacity":`
+	patch := func(patch string) error {
+		_, err := account.CoreV1().PersistentVolumes().Patch(t.Context(), volume, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	}
+	for _, step := range []struct {
+		what, patch, refused string
+	}{
+		{"grow", `{"spec":{"capacity":{"storage":"5Ti"}},` + note + `"1Gi"}}}`, ""},
+		{"take back what the node has no room for", `{"spec":{"capacity":{"storage":"2Gi"}}}`, ""},
+		{"take back more than it grew", `{"spec":{"capacity":{"storage":"1023Mi"}}}`, "take only the finalizer"},
+		{"forget the size before, and something else", `{` + note + `null,"a":"b"}}}`, "its finalizers and its capacity"},
+		{"forget the size before", `{` + note + `null}}}`, ""},
+		{"take back afterwards", `{"spec":{"capacity":{"storage":"1Gi"}}}`, "take only the finalizer"},
+	} {
+		if err := patch(step.patch); (err == nil) != (step.refused == "") || err != nil && !strings.Contains(err.Error(), step.refused) {
+			t.Errorf("%s: want refused %q: %v", step.what, step.refused, err)
+		}
 	}
 	claims := account.CoreV1().PersistentVolumeClaims("default")
 	status := `{"status":{"conditions":[{"type":"FileSystemResizePending","status":"True"}]}}`
