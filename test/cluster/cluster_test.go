@@ -12,6 +12,9 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
+// namesScheduler is a line of claimAndPod.
+const namesScheduler = "  schedulerName: csi-local-scheduler\n"
+
 // claimAndPod is what docs/install.md tells a user to write.
 const claimAndPod = `
 apiVersion: v1
@@ -26,8 +29,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: writer}
 spec:
-  schedulerName: csi-local-scheduler
-  terminationGracePeriodSeconds: 0
+` + namesScheduler + `  terminationGracePeriodSeconds: 0
   containers:
   - name: writer
     image: ` + TestImage + `
@@ -37,6 +39,35 @@ spec:
   - name: data
     persistentVolumeClaim: {claimName: data}
 `
+
+// Without csi-local-scheduler, or with it in place of the cluster's own, a pod need not name
+// its scheduler.
+func TestOverlays_PodsThatNameNoScheduler(t *testing.T) {
+	for _, overlay := range []string{"storage-capacity", "replace-scheduler"} {
+		t.Run(overlay, func(t *testing.T) {
+			c := New(t, Options{})
+			c.Must(t, "apply", "-k", c.Manifests(overlay))
+			c.Must(t, "-n", "kube-system", "rollout", "status", "daemonset/csi-local-node", "--timeout=120s")
+			if overlay == "replace-scheduler" {
+				// The cluster's own has placed its successor, which waits for its lease.
+				c.Must(t, "-n", "kube-system", "rollout", "status", "deployment/csi-local-scheduler", "--timeout=120s")
+				if err := c.ControlPlane.StopScheduler(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := c.KubectlInput(t.Context(), strings.Replace(claimAndPod, namesScheduler, "", 1), "apply", "-f", "-"); err != nil {
+				t.Fatal(err)
+			}
+			c.Must(t, "wait", "--for=condition=Ready", "--timeout=120s", "pod/writer")
+			if overlay == "replace-scheduler" {
+				leads := c.Must(t, "-n", "kube-system", "get", "lease", "kube-scheduler", "-o", "jsonpath={.spec.holderIdentity}")
+				if !strings.HasPrefix(leads, "csi-local-scheduler-") {
+					t.Errorf("%s has placed the pod", leads)
+				}
+			}
+		})
+	}
+}
 
 // TestCluster takes one cluster through what the package promises, in this order.
 func TestCluster(t *testing.T) {

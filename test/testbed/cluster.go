@@ -176,6 +176,9 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 // StopAPIServer kills the API server; etcd keeps what was written.
 func (c *Cluster) StopAPIServer() error { return c.apiServer.Kill() }
 
+// StopScheduler kills the scheduler of Options.Scheduler, for good.
+func (c *Cluster) StopScheduler() error { return c.scheduler.Kill() }
+
 // Stop ends everything and removes what it has written.
 func (c *Cluster) Stop() error {
 	return errors.Join(c.killAll(), os.RemoveAll(c.dir))

@@ -145,7 +145,8 @@ func (c *Cluster) managerFlags() []string {
 func (c *Cluster) schedulerFlags() []string {
 	return []string{
 		"--kubeconfig=" + c.KubeconfigPath(), "--authentication-kubeconfig=" + c.KubeconfigPath(), "--authorization-kubeconfig=" + c.KubeconfigPath(),
-		"--bind-address=127.0.0.1", "--secure-port=0", "--leader-elect=false",
+		// With its lease, as in any cluster: another scheduler may wait for its end.
+		"--bind-address=127.0.0.1", "--secure-port=0", "--leader-elect=true",
 	}
 }
 
