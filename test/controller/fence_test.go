@@ -39,7 +39,6 @@ func (b *bed) checkFence(*process) {
 		err    error
 		reason string
 	}{
-		"capacity lowered":           {patchVolume(volume, `{"spec":{"capacity":{"storage":"1Mi"}}}`), "take only the finalizer"},
 		"capacity and policy":        {patchVolume(volume, `{"spec":{"capacity":{"storage":"9Ti"},"persistentVolumeReclaimPolicy":"Retain"}}`), "but its capacity"},
 		"capacity and a finalizer":   {patchVolume(volume, `{"spec":{"capacity":{"storage":"9Ti"}},"metadata":{"finalizers":null}}`), "take only the finalizer"},
 		"capacity and an annotation": {patchVolume(volume, `{"spec":{"capacity":{"storage":"9Ti"}},"metadata":{"annotations":{"a":"b"}}}`), "its finalizers and its capacity"},
@@ -81,10 +80,9 @@ func (b *bed) checkResizer(account kubernetes.Interface, volume, claim string) {
 	}{
 		{"grow", `{"spec":{"capacity":{"storage":"5Ti"}},` + note + `"1Gi"}}}`, ""},
 		{"take back what the node has no room for", `{"spec":{"capacity":{"storage":"2Gi"}}}`, ""},
-		{"take back more than it grew", `{"spec":{"capacity":{"storage":"1023Mi"}}}`, "take only the finalizer"},
 		{"forget the size before, and something else", `{` + note + `null,"a":"b"}}}`, "its finalizers and its capacity"},
 		{"forget the size before", `{` + note + `null}}}`, ""},
-		{"take back afterwards", `{"spec":{"capacity":{"storage":"1Gi"}}}`, "take only the finalizer"},
+		{"take back afterwards, and note it", `{"spec":{"capacity":{"storage":"1Gi"}},` + note + `"1Gi"}}}`, ""},
 	} {
 		if err := patch(step.patch); (err == nil) != (step.refused == "") || err != nil && !strings.Contains(err.Error(), step.refused) {
 			t.Errorf("%s: want refused %q: %v", step.what, step.refused, err)
