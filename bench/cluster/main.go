@@ -104,15 +104,15 @@ func measure(ctx context.Context, b *bed, o options, set *result.Set) error {
 		}
 		storms += failed
 	}
+	requests, err := b.requestsPerHour(ctx, idle)
+	if err != nil {
+		return err
+	}
 	killed, leaked, err := b.kills(ctx, o.kills)
 	if err != nil {
 		return fmt.Errorf("kills: %w", err)
 	}
 	image, err := b.imageBytes(ctx)
-	if err != nil {
-		return err
-	}
-	requests, err := b.requestsPerHour(ctx, idle)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"testing"
 	"time"
+
+	"github.com/csi-local/csi-local/test/testbed"
 )
 
 func TestMedian(t *testing.T) {
@@ -26,6 +28,24 @@ csi_sidecar_operations_seconds_count{driver_name="d",grpc_status_code="Internal"
 `
 	if got, err := countFailedCreates(metrics); err != nil || got != 4 {
 		t.Errorf("%d, %v; want 4", got, err)
+	}
+}
+
+func TestCountIdle(t *testing.T) {
+	began := time.Now()
+	w := weight{began: began, long: time.Minute}
+	at := func(after time.Duration, user, verb string) testbed.Request {
+		return testbed.Request{User: user, Verb: verb, Received: began.Add(after)}
+	}
+	idle, watches := countIdle([]testbed.Request{
+		at(-time.Second, account, "get"), at(-time.Second, account, "watch"), // before
+		at(time.Second, "somebody", "get"), at(time.Second, "somebody", "watch"),
+		at(time.Second, account, "get"), at(time.Second, account, "patch"), at(time.Second, account, "watch"),
+		at(2*time.Minute, account, "create"), // work
+		at(2*time.Minute, account, "watch"), at(3*time.Minute, account, "watch"),
+	}, w, began.Add(150*time.Second))
+	if idle != 2 || watches != 2 {
+		t.Errorf("%d requests and %d watches, want 2 and 2", idle, watches)
 	}
 }
 

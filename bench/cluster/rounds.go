@@ -60,24 +60,24 @@ func (b *bed) repeat(ctx context.Context, singles int, f *figures) error {
 
 // single is a pod without a volume, and then one with.
 func (b *bed) single(ctx context.Context, f *figures) error {
-	err := b.inNamespace(ctx, func(name string) error {
-		r, err := b.round(ctx, name, 1, 0, 1)
-		f.plainRunning = append(f.plainRunning, r.running...)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("pod without a volume: %w", err)
-	}
 	return b.inNamespace(ctx, func(name string) error {
-		r, err := b.round(ctx, name, 1, smallBytes, 1)
+		plain, err := b.round(ctx, name, pods{count: 1, running: 1})
+		if err != nil {
+			return fmt.Errorf("pod without a volume: %w", err)
+		}
+		r, err := b.round(ctx, name, pods{count: 1, bytes: smallBytes, running: 1})
+		if err != nil {
+			return fmt.Errorf("pod with a volume: %w", err)
+		}
+		f.plainRunning = append(f.plainRunning, plain.running...)
 		f.bound, f.running = append(f.bound, r.bound...), append(f.running, r.running...)
-		return err
+		return nil
 	})
 }
 
 func (b *bed) twenty(ctx context.Context, f *figures) error {
 	return b.inNamespace(ctx, func(name string) error {
-		r, err := b.round(ctx, name, twenty, smallBytes, twenty)
+		r, err := b.round(ctx, name, pods{twenty, smallBytes, twenty})
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (b *bed) fourteenForTen(ctx context.Context, f *figures) error {
 		return err
 	}
 	failed, err := b.failedIn(ctx, func(name string) error {
-		if _, err := b.round(ctx, name, fourteen, size, ten); err != nil {
+		if _, err := b.round(ctx, name, pods{fourteen, size, ten}); err != nil {
 			return err
 		}
 		return until(ctx, "why four pods wait", func() (string, error) {
@@ -134,7 +134,7 @@ func (b *bed) storm(ctx context.Context) (failed int, err error) {
 		return 0, err
 	}
 	return b.failedIn(ctx, func(name string) error {
-		r, err := b.round(ctx, name, twenty, size, twenty)
+		r, err := b.round(ctx, name, pods{twenty, size, twenty})
 		if err == nil {
 			sayf("storm: %d volumes of %d MiB, all Running after %.1f s", twenty, size/mib, slices.Max(r.running))
 		}
@@ -163,38 +163,54 @@ func (b *bed) failedIn(ctx context.Context, do func(name string) error) (failed 
 // seconds and in no order.
 type times struct{ bound, running []float64 }
 
-// round creates pods at once, with claims of so many bytes unless that is 0, and watches
-// until so many run.
-func (b *bed) round(ctx context.Context, namespace string, count int, bytes int64, running int) (times, error) {
-	w := &watcher{bound: map[string]time.Time{}, running: map[string]time.Time{}}
+// pods are what a round creates at once: how many, with claims of so many bytes unless that
+// is 0, and how many are to run.
+type pods struct {
+	count   int
+	bytes   int64
+	running int
+}
+
+// prefix is of the names, so that pods with and without volumes can be in one namespace.
+func (p pods) prefix() string {
+	if p.bytes == 0 {
+		return "plain-"
+	}
+	return "with-volume-"
+}
+
+// round creates pods and watches until they run.
+func (b *bed) round(ctx context.Context, namespace string, p pods) (times, error) {
+	w := &watcher{prefix: p.prefix(), bound: map[string]time.Time{}, running: map[string]time.Time{}}
 	stop, err := w.start(ctx, b, namespace)
 	if err != nil {
 		return times{}, err
 	}
 	defer stop()
 	began := time.Now()
-	for i := range count {
-		name := fmt.Sprintf("p%02d", i)
-		if bytes > 0 {
-			if _, err := b.Client().CoreV1().PersistentVolumeClaims(namespace).Create(ctx, claim(name, bytes), metav1.CreateOptions{}); err != nil {
+	for i := range p.count {
+		name := fmt.Sprintf("%s%02d", p.prefix(), i)
+		if p.bytes > 0 {
+			if _, err := b.Client().CoreV1().PersistentVolumeClaims(namespace).Create(ctx, claim(name, p.bytes), metav1.CreateOptions{}); err != nil {
 				return times{}, err
 			}
 		}
-		if _, err := b.Client().CoreV1().Pods(namespace).Create(ctx, pod(name, bytes > 0), metav1.CreateOptions{}); err != nil {
+		if _, err := b.Client().CoreV1().Pods(namespace).Create(ctx, pod(name, p.bytes > 0), metav1.CreateOptions{}); err != nil {
 			return times{}, err
 		}
 	}
 	err = until(ctx, "pods Running", func() (string, error) {
-		if have := w.count(); have < running {
-			return fmt.Sprintf("%d of %d", have, running), nil
+		if have := w.count(); have < p.running {
+			return fmt.Sprintf("%d of %d", have, p.running), nil
 		}
 		return "", nil
 	})
 	return w.since(began), err
 }
 
-// watcher notes when it heard of what was waited for.
+// watcher notes when it heard of what was waited for, of objects whose names begin so.
 type watcher struct {
+	prefix         string
 	mu             sync.Mutex // protects the maps
 	bound, running map[string]time.Time
 }
@@ -227,11 +243,11 @@ func (w *watcher) note(object any) {
 	defer w.mu.Unlock()
 	switch o := object.(type) {
 	case *corev1.PersistentVolumeClaim:
-		if _, noted := w.bound[o.Name]; !noted && o.Status.Phase == corev1.ClaimBound {
+		if _, noted := w.bound[o.Name]; !noted && o.Status.Phase == corev1.ClaimBound && strings.HasPrefix(o.Name, w.prefix) {
 			w.bound[o.Name] = now
 		}
 	case *corev1.Pod:
-		if _, noted := w.running[o.Name]; !noted && o.Status.Phase == corev1.PodRunning {
+		if _, noted := w.running[o.Name]; !noted && o.Status.Phase == corev1.PodRunning && strings.HasPrefix(o.Name, w.prefix) {
 			w.running[o.Name] = now
 		}
 	}

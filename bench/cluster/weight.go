@@ -12,6 +12,7 @@ import (
 
 	"github.com/csi-local/csi-local/test/cluster"
 	"github.com/csi-local/csi-local/test/kill"
+	"github.com/csi-local/csi-local/test/testbed"
 )
 
 const (
@@ -52,24 +53,34 @@ func (b *bed) idle(ctx context.Context, long time.Duration) (w weight, err error
 	return w, nil
 }
 
-// requestsPerHour counts what the node's account asked of the API server while it was idle.
-// A watch is in the audit log when it has ended, which takes up to ten minutes: it is asked
-// for when the rest has been measured.
+// requestsPerHour is what the node's account asks of the API server in an idle hour. Call it
+// when the rest has been measured and nothing was killed yet.
 func (b *bed) requestsPerHour(ctx context.Context, w weight) (float64, error) {
 	requests, err := b.ControlPlane.Audit(ctx)
 	if err != nil {
 		return 0, err
 	}
-	counts := map[string]int{}
-	total := 0
+	now := time.Now()
+	idle, watches := countIdle(requests, w, now)
+	sayf("the node's account has sent %d requests in %v without work, and begun %d watches in %v",
+		idle, w.long.Round(time.Second), watches, now.Sub(w.began).Round(time.Second))
+	return float64(idle)/w.long.Hours() + float64(watches)/now.Sub(w.began).Hours(), nil
+}
+
+// countIdle counts requests of the idle time, and watches of all the time until now: each
+// is begun anew every five to ten minutes, whether there is work or not, so that a few
+// minutes may have none.
+func countIdle(requests []testbed.Request, w weight, now time.Time) (idle, watches int) {
 	for _, r := range requests {
-		if r.User == account && r.Received.After(w.began) && r.Received.Before(w.began.Add(w.long)) {
-			counts[r.Verb+" "+r.Resource]++
-			total++
+		switch {
+		case r.User != account || r.Received.Before(w.began) || r.Received.After(now):
+		case r.Verb == "watch":
+			watches++
+		case r.Received.Before(w.began.Add(w.long)):
+			idle++
 		}
 	}
-	sayf("in %v without work the node's account has sent %d requests: %v", w.long.Round(time.Second), total, counts)
-	return float64(total) * time.Hour.Seconds() / w.long.Seconds(), nil
+	return idle, watches
 }
 
 func pause(ctx context.Context, long time.Duration) error {
