@@ -14,6 +14,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -22,7 +23,7 @@ import (
 )
 
 type options struct {
-	results       string
+	results, page string
 	repeats       int
 	singles       int
 	storms, kills int
@@ -46,6 +47,7 @@ func run(ctx context.Context, args []string) error {
 	var o options
 	flags := flag.NewFlagSet("bench-cluster", flag.ContinueOnError)
 	flags.StringVar(&o.results, "results", "bench/results", "the `folder` for cluster.json")
+	flags.StringVar(&o.page, "page", "", "a `file` whose figures are to be these, such as docs/weight.md")
 	flags.IntVar(&o.repeats, "repeats", 5, "how often one pod, twenty pods, and fourteen for ten volumes are measured")
 	flags.IntVar(&o.singles, "singles", 2, "single pods of each kind in one repeat")
 	flags.IntVar(&o.storms, "storms", 2, "storms of pods whose volumes fit exactly")
@@ -69,7 +71,11 @@ func run(ctx context.Context, args []string) error {
 	if err := measure(ctx, &bed{Cluster: c}, o, &set); err != nil {
 		return errors.Join(err, fmt.Errorf("the logs are in %s", c.LogDir()), c.StopKeepingLogs())
 	}
-	return errors.Join(c.Stop(), set.Print(os.Stdout), set.Write(o.results, "cluster"), set.Err())
+	err = errors.Join(c.Stop(), set.Print(os.Stdout), set.Write(o.results, "cluster"))
+	if err == nil && o.page != "" {
+		err = writePage(filepath.Join(o.results, "cluster.json"), o.page)
+	}
+	return errors.Join(err, set.Err())
 }
 
 // goals, in seconds.
