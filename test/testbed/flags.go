@@ -50,9 +50,14 @@ func (c *Cluster) writeFiles() error {
 	if err != nil {
 		return err
 	}
+	proxyCA, err := selfSigned("testbed-proxy-ca")
+	if err != nil {
+		return err
+	}
 	for name, content := range map[string][]byte{
 		"service-account.key": key,
 		clientCAName:          clientCA,
+		proxyCAName:           proxyCA,
 		"audit-policy.yaml":   []byte(auditPolicy),
 		"tokens.csv":          tokens,
 	} {
@@ -63,9 +68,12 @@ func (c *Cluster) writeFiles() error {
 	return nil
 }
 
-// clientCAName is a certificate that has signed none. Schedulers and others look for the
-// ConfigMap that the API server makes of it, as it does in any cluster.
-const clientCAName = "client-ca.crt"
+// Two certificates that have signed none. Schedulers and others look for the ConfigMap that
+// the API server makes of them, as it does in any cluster.
+const (
+	clientCAName = "client-ca.crt"
+	proxyCAName  = "proxy-ca.crt"
+)
 
 func selfSigned(name string) ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -113,7 +121,9 @@ func (c *Cluster) apiServerFlags() []string {
 	flags := []string{
 		"--etcd-servers=http://" + loopback(c.etcdPort), "--bind-address=" + bind, "--advertise-address=" + c.options.Address,
 		fmt.Sprintf("--secure-port=%d", c.apiPort), "--cert-dir=" + c.path("certificates"), "--token-auth-file=" + c.path("tokens.csv"),
-		"--client-ca-file=" + c.path(clientCAName),
+		"--client-ca-file=" + c.path(clientCAName), "--requestheader-client-ca-file=" + c.path(proxyCAName),
+		"--requestheader-allowed-names=nobody", "--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--service-account-key-file=" + c.path("service-account.key"), "--service-account-signing-key-file=" + c.path("service-account.key"),
 		"--service-account-issuer=https://testbed.invalid", "--service-cluster-ip-range=10.0.0.0/24",
 		// Nodes have no names that could be looked up.
