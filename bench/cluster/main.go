@@ -56,6 +56,9 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	if o.repeats < 1 || o.singles < 1 || o.storms < 1 || o.kills < 1 {
+		return errors.New("what is not measured cannot meet its goal: -repeats, -singles, -storms and -kills are at least 1")
+	}
 	if err := cluster.Enter(ctx, os.Stderr); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -170,6 +171,9 @@ func (b *bed) kills(ctx context.Context, kills int) (killed, leaked int, err err
 		killed += count
 	}
 	sayf("killed %v (seed %d); volumes used meanwhile, by worker: %v", result.Killed, seed, result.Used)
+	if err == nil && !slices.ContainsFunc(result.Used, func(used int) bool { return used > 0 }) {
+		err = errors.New("no volume was used meanwhile: nothing could leak")
+	}
 	if err != nil {
 		return killed, 0, err
 	}

@@ -19,8 +19,10 @@ import (
 
 const (
 	workers = 4
-	// between two kills is some work.
-	between = 2 * time.Second
+	// between two kills is some work: no time at all, or twice this, or anything in between.
+	between = 4 * time.Second
+	// victimPatience bounds the wait for a victim to be there again.
+	victimPatience = 5 * time.Minute
 	// stepPatience bounds one wait of a worker; whoever is too slow is left behind.
 	stepPatience = 30 * time.Second
 	lookEvery    = 500 * time.Millisecond
@@ -137,29 +139,38 @@ func waitFor(ctx context.Context, what func() bool) bool {
 	return true
 }
 
-// kill counts in killed. A victim that is just being started by kubelet is none.
+// kill counts in killed.
 func (o Options) kill(ctx context.Context, killed map[string]int) error {
 	random := rand.New(rand.NewPCG(o.Seed, 0))
-	tick := time.NewTicker(between)
-	defer tick.Stop()
-	for done := 0; done < o.Kills; {
+	for range o.Kills {
+		victim := Victims()[random.IntN(len(Victims()))]
+		if err := o.killWhenThere(ctx, victim, random); err != nil {
+			return fmt.Errorf("killing %s: %w", victim, err)
+		}
+		killed[victim]++
+	}
+	return nil
+}
+
+// killWhenThere waits for a victim that kubelet is just starting again. To kill another one
+// instead would leave little but the API server, which is back at once.
+func (o Options) killWhenThere(ctx context.Context, victim string, random *rand.Rand) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, victimPatience, fmt.Errorf("it was not there for %v", victimPatience))
+	defer cancel()
+	for {
+		pause := time.NewTimer(time.Duration(random.Int64N(int64(2 * between))))
 		select {
 		case <-ctx.Done():
+			pause.Stop()
 			return context.Cause(ctx)
-		case <-tick.C:
+		case <-pause.C:
 		}
-		victim := Victims()[random.IntN(len(Victims()))]
 		err := o.killOne(ctx, victim, o.Cluster.Nodes()[random.IntN(len(o.Cluster.Nodes()))])
 		var none *cluster.CommandError
-		switch {
-		case err == nil:
-			killed[victim]++
-			done++
-		case !errors.As(err, &none):
+		if !errors.As(err, &none) {
 			return err
 		}
 	}
-	return nil
 }
 
 func (o Options) killOne(ctx context.Context, victim string, n *cluster.Node) error {
