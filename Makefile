@@ -128,9 +128,9 @@ bench-lvm: build ## measure our calls against plain LVM commands in one kernel
 bench-capacity: ## count what 2,000 reporters ask of an API server, and what volumes cause on real LVM
 	@hack/bench-capacity
 
-.PHONY: test-cluster
-test-cluster: ## tests on real nodes in throwaway kernels, with the manifests as they ship (half an hour of building, the first time)
-	@hack/test cluster
+.PHONY: e2e
+e2e: ## tests of the whole in a cluster of throwaway kernels, with the manifests as they ship (half an hour of building, the first time)
+	@hack/test e2e
 
 .PHONY: bench-cluster
 bench-cluster: ## measure pods with volumes in a cluster of one throwaway kernel, and what csi-local weighs; an hour

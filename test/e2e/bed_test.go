@@ -1,0 +1,205 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-local/csi-local/pkg/capacity"
+	"github.com/csi-local/csi-local/test/cluster"
+	"github.com/csi-local/csi-local/test/testbed"
+)
+
+const (
+	driver    = "kubernetes.io.csi.local"
+	scheduler = "csi-local-scheduler"
+	class     = "local-dynamic-ssd"
+	pool      = "pool-ssd"
+	group     = "vg-ssd"
+	mib       = int64(1) << 20
+)
+
+// patience bounds what a healthy cluster does within seconds; two processors that share
+// everything can be slow.
+const patience = 3 * time.Minute
+
+// bed is the cluster, and the namespace of one test.
+type bed struct {
+	*cluster.Cluster
+	namespace string
+}
+
+// run is one test, in a namespace that is gone afterwards, together with all volumes.
+func (b bed) run(t *testing.T, name string, test func(t *testing.T, b bed)) (ok bool) {
+	return t.Run(name, func(t *testing.T) {
+		b.namespace = "e2e-" + name
+		b.Must(t, "create", "namespace", b.namespace)
+		test(t, b)
+		b.Must(t, "delete", "namespace", b.namespace, "--timeout", patience.String())
+		b.wantNoVolumes(t)
+	})
+}
+
+// wantNoVolumes waits until neither the cluster nor a disk has a volume of ours.
+func (b bed) wantNoVolumes(t *testing.T) {
+	t.Helper()
+	testbed.Eventually(t, patience, "no volumes", func() string {
+		volumes, err := b.Client().CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(volumes.Items) > 0 {
+			return fmt.Sprintf("%d PersistentVolumes, error %v", len(volumes.Items), err)
+		}
+		for _, n := range b.Nodes() {
+			if left := b.logicalVolumes(t, n); len(left) > 0 {
+				return fmt.Sprintf("%s has %v", n.Name(), left)
+			}
+		}
+		return ""
+	})
+}
+
+// logicalVolumes are those of our volume group on a node.
+func (b bed) logicalVolumes(t *testing.T, n *cluster.Node) []string {
+	t.Helper()
+	return strings.Fields(n.MustRun(t, "lvs", "--noheadings", "-o", "lv_name", group))
+}
+
+// apply makes objects of the test's namespace.
+func (b bed) apply(t *testing.T, yaml ...string) {
+	t.Helper()
+	if _, err := b.KubectlInput(t.Context(), strings.Join(yaml, "\n---\n"), "-n", b.namespace, "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kubectl runs it in the test's namespace.
+func (b bed) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	return b.Must(t, append([]string{"-n", b.namespace}, args...)...)
+}
+
+// exec runs a shell's script in a pod.
+func (b bed) exec(ctx context.Context, pod, script string) (string, error) {
+	return b.Kubectl(ctx, "-n", b.namespace, "exec", pod, "--", "sh", "-c", script)
+}
+
+// mustExec ends the test if the script fails.
+func (b bed) mustExec(t *testing.T, pod, script string) string {
+	t.Helper()
+	out, err := b.exec(t.Context(), pod, script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// wantReady waits for pods, and says of one that is not Ready what its events say.
+func (b bed) wantReady(t *testing.T, pods ...string) {
+	t.Helper()
+	for _, name := range pods {
+		testbed.Eventually(t, patience, "pod "+name, func() string {
+			pod, err := b.Client().CoreV1().Pods(b.namespace).Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			if ready(pod) {
+				return ""
+			}
+			return fmt.Sprintf("%s: %s", pod.Status.Phase, strings.Join(b.events(t, name), "\n"))
+		})
+	}
+}
+
+func ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// events are those of an object of that name, as "Reason: message".
+func (b bed) events(t *testing.T, object string) []string {
+	t.Helper()
+	list, err := b.Client().CoreV1().Events(b.namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + object})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range list.Items {
+		all = append(all, e.Reason+": "+e.Message)
+	}
+	return all
+}
+
+// wantEvent waits for an event of an object that has all the words.
+func (b bed) wantEvent(t *testing.T, object string, words ...string) {
+	t.Helper()
+	testbed.Eventually(t, patience, "event of "+object, func() string {
+		all := b.events(t, object)
+		for _, event := range all {
+			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(event, word) }) {
+				return ""
+			}
+		}
+		return fmt.Sprintf("none says %q:\n%s", words, strings.Join(all, "\n"))
+	})
+}
+
+// wantNoFailedCreate looks for volumes that were refused since the test began.
+func (b bed) wantNoFailedCreate(t *testing.T) {
+	t.Helper()
+	list, err := b.Client().CoreV1().Events(b.namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=ProvisioningFailed"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list.Items {
+		t.Errorf("%s: %s", e.InvolvedObject.Name, e.Message)
+	}
+}
+
+// published is how many bytes volumes of the pool may take on a node, those that exist
+// included: its annotation.
+func (b bed) published(t *testing.T, n *cluster.Node) int64 {
+	t.Helper()
+	node, err := b.Client().CoreV1().Nodes().Get(t.Context(), n.Name(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pools, bad, err := capacity.DecodePools(node.Annotations[capacity.PoolsAnnotation(driver)])
+	if err != nil || len(bad) > 0 {
+		t.Fatalf("annotation of %s: %v, %v", n.Name(), bad, err)
+	}
+	return pools[pool]
+}
+
+// allocatable is how many volumes the node's CSINode promises; -1 if it has no entry.
+func (b bed) allocatable(t *testing.T, n *cluster.Node) int32 {
+	t.Helper()
+	node, err := b.Client().StorageV1().CSINodes().Get(t.Context(), n.Name(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range node.Spec.Drivers {
+		if d.Name == driver && d.Allocatable != nil && d.Allocatable.Count != nil {
+			return *d.Allocatable.Count
+		}
+	}
+	return -1
+}
+
+// nodeOf is where a pod was placed.
+func (b bed) nodeOf(t *testing.T, pod string) *cluster.Node {
+	t.Helper()
+	name := b.kubectl(t, "get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
+	for _, n := range b.Nodes() {
+		if n.Name() == name {
+			return n
+		}
+	}
+	t.Fatalf("pod %s is on node %q", pod, name)
+	return nil
+}

@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csi-local/csi-local/test/testbed"
+)
+
+// testUninstall takes csi-local away, with a volume in use by nobody, and brings it back.
+func testUninstall(t *testing.T, b bed) {
+	data := map[string]string{"data": ofClaim("data")}
+	b.apply(t, claim("data", class, 64*mib), pod("before", forever, data))
+	b.wantReady(t, "before")
+	b.mustExec(t, "before", "echo precious > /data/file; sync")
+	b.kubectl(t, "delete", "pod", "before")
+
+	b.Must(t, "delete", "-k", b.Manifests("second-scheduler"), "--timeout="+patience.String())
+	b.Must(t, "annotate", "nodes", "--all", "csi.volume.kubernetes.io/"+driver+"-", driver+"/capacity-report-")
+	for _, n := range b.Nodes() {
+		testbed.Eventually(t, patience, "CSINode of "+n.Name(), func() string {
+			if count := b.allocatable(t, n); count != -1 {
+				return fmt.Sprintf("has the driver with %d volumes", count)
+			}
+			return ""
+		})
+	}
+	b.wantNothingOfOurs(t)
+
+	b.install(t)
+	b.apply(t, pod("after", forever, data))
+	b.wantReady(t, "after")
+	if got := b.mustExec(t, "after", "cat /data/file"); got != "precious" {
+		t.Errorf("the volume has %q", got)
+	}
+}
+
+// wantNothingOfOurs looks into everything that the cluster stores. Claims and volumes
+// that users have say whose they are, and stay.
+func (b bed) wantNothingOfOurs(t *testing.T) {
+	t.Helper()
+	kinds := strings.Fields(b.Must(t, "api-resources", "--verbs=list", "-o", "name"))
+	for _, kind := range kinds {
+		if kind == "events" || kind == "events.events.k8s.io" || strings.HasPrefix(kind, "persistentvolume") || strings.HasPrefix(kind, "componentstatuses") {
+			continue
+		}
+		out, err := b.Kubectl(t.Context(), "get", kind, "--all-namespaces", "-o", "yaml", "--ignore-not-found")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, "csi-local") || strings.Contains(line, driver) {
+				t.Errorf("%s: %s", kind, strings.TrimSpace(line))
+			}
+		}
+	}
+	volumes, err := b.Client().CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(volumes.Items) != 1 {
+		t.Fatalf("%d PersistentVolumes, want the one that a user has: %v", len(volumes.Items), err)
+	}
+	for _, finalizer := range volumes.Items[0].Finalizers {
+		if finalizer != "kubernetes.io/pv-protection" {
+			t.Logf("the volume keeps the finalizer %s", finalizer)
+		}
+	}
+}
