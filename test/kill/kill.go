@@ -20,11 +20,11 @@ import (
 const (
 	workers = 4
 	// between two kills is some work: no time at all, or twice this, or anything in between.
-	between = 4 * time.Second
+	between = 6 * time.Second
 	// victimPatience bounds the wait for a victim to be there again.
 	victimPatience = 5 * time.Minute
-	// stepPatience bounds one wait of a worker; whoever is too slow is left behind.
-	stepPatience = 30 * time.Second
+	// stepPatience bounds one wait of a worker; a killed scheduler alone costs a lease.
+	stepPatience = 2 * time.Minute
 	lookEvery    = 500 * time.Millisecond
 )
 
