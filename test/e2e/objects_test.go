@@ -24,9 +24,10 @@ spec:
 `, name, strings.Join(lines, "\n  "), bytes)
 }
 
-// pod is the YAML of a pod that runs a shell's script in a container "main" and ends at
-// once when it is told to. volumes are name -> the volume's source, in YAML's flow style;
-// each is mounted at /NAME. more is added to its spec.
+// pod is the YAML of a pod that runs a shell's script in a container "main" and ends a
+// second after it is told to; at once would be by force, with its volumes mounted. volumes
+// are name -> the volume's source, in YAML's flow style; each is mounted at /NAME, or is
+// the device /dev/NAME if the name begins with block. more is added to its spec.
 func pod(name, script string, volumes map[string]string, more ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `
@@ -35,7 +36,7 @@ kind: Pod
 metadata: {name: %s}
 spec:
   schedulerName: %s
-  terminationGracePeriodSeconds: 0
+  terminationGracePeriodSeconds: 1
 `, name, scheduler)
 	for _, line := range more {
 		fmt.Fprintf(&b, "  %s\n", line)

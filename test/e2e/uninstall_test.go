@@ -10,7 +10,7 @@ import (
 	"github.com/csi-local/csi-local/test/testbed"
 )
 
-// testUninstall takes csi-local away, with a volume in use by nobody, and brings it back.
+// testUninstall takes csi-local away, as docs/install.md says, with a volume in use by nobody, and brings it back.
 func testUninstall(t *testing.T, b bed) {
 	data := map[string]string{"data": ofClaim("data")}
 	b.apply(t, claim("data", class, 64*mib), pod("before", forever, data))
@@ -19,7 +19,10 @@ func testUninstall(t *testing.T, b bed) {
 	b.kubectl(t, "delete", "pod", "before")
 
 	b.Must(t, "delete", "-k", b.Manifests("second-scheduler"), "--timeout="+patience.String())
+	b.Must(t, "wait", "--for=delete", "pods", "-n", "kube-system", "-l", "app.kubernetes.io/name=csi-local", "--timeout="+patience.String())
 	b.Must(t, "annotate", "nodes", "--all", "csi.volume.kubernetes.io/"+driver+"-", driver+"/capacity-report-")
+	b.Must(t, "label", "nodes", "--all", driver+"/node-")
+	b.Must(t, "delete", "leases", "-n", "kube-system", "csi-local-controller-"+driver, "external-resizer-kubernetes-io-csi-local", scheduler)
 	for _, n := range b.Nodes() {
 		testbed.Eventually(t, patience, "CSINode of "+n.Name(), func() string {
 			if count := b.allocatable(t, n); count != -1 {
