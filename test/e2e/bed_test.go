@@ -27,7 +27,7 @@ const (
 
 // patience bounds what a healthy cluster does within seconds; two processors that share
 // everything can be slow.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // bed is the cluster, and the namespace of one test.
 type bed struct {
