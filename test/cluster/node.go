@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -220,6 +221,13 @@ func (n *Node) WaitReady(ctx context.Context) error {
 }
 
 const readyPatience = 3 * time.Minute
+
+// PodReady tells whether the pod's condition Ready is true.
+func PodReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
 
 func ready(object *corev1.Node) bool {
 	for _, condition := range object.Status.Conditions {

@@ -172,9 +172,7 @@ func (d *demo) ready(ctx context.Context, since time.Time, pods ...string) error
 }
 
 func isReady(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+	return pod.DeletionTimestamp == nil && cluster.PodReady(pod)
 }
 
 func plural(count int, noun string) string {

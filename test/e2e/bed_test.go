@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-local/csi-local/pkg/capacity"
@@ -107,18 +106,12 @@ func (b bed) wantReady(t *testing.T, pods ...string) {
 			if err != nil {
 				return err.Error()
 			}
-			if ready(pod) {
+			if cluster.PodReady(pod) {
 				return ""
 			}
 			return fmt.Sprintf("%s: %s", pod.Status.Phase, strings.Join(b.events(t, name), "\n"))
 		})
 	}
-}
-
-func ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // events are those of an object of that name, as "Reason: message".

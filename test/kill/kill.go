@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-local/csi-local/test/cluster"
@@ -105,7 +103,7 @@ func (l Load) Work(ctx context.Context, worker string) (used int) {
 		_, _ = l.Cluster.KubectlInput(ctx, l.Manifest(name), "-n", l.Namespace, "apply", "-f", "-")
 		if i%3 != 2 && waitFor(ctx, func() bool {
 			pod, err := pods.Get(ctx, name, metav1.GetOptions{})
-			return err == nil && ready(pod)
+			return err == nil && cluster.PodReady(pod)
 		}) {
 			used++
 		}
@@ -115,12 +113,6 @@ func (l Load) Work(ctx context.Context, worker string) (used int) {
 		})
 	}
 	return used
-}
-
-func ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // waitFor tells whether it came true.
