@@ -73,7 +73,9 @@ func codeTable() []codeRow {
 		{kind: errOutOfRange, code: codes.OutOfRange},
 		{kind: capacity.ErrOutOfRange, code: codes.OutOfRange},
 		{kind: capacity.ErrInvalid, code: codes.InvalidArgument},
-		{kind: errPrecondition, code: codes.FailedPrecondition},
+		// kubelet takes FailedPrecondition in expansion for "not while the volume is in
+		// use": it tells nobody, and does not ask again before the volume is unmounted.
+		{kind: errPrecondition, code: codes.FailedPrecondition, expand: codes.Internal},
 		{kind: errNotReady, code: codes.Unavailable},
 		{kind: errProtected, code: codes.Internal},
 		{kind: errTags, code: codes.Internal},
@@ -91,7 +93,7 @@ func codeTable() []codeRow {
 		{kind: lvm.ErrThinDeviceMissing, code: codes.Internal},
 		{kind: lvm.ErrExists, code: codes.AlreadyExists},
 		{kind: lvm.ErrNotFound, code: codes.NotFound},
-		{kind: lvm.ErrInUse, code: codes.FailedPrecondition},
+		{kind: lvm.ErrInUse, code: codes.FailedPrecondition, expand: codes.Internal},
 		{kind: lvm.ErrInvalid, code: codes.InvalidArgument},
 		// An unreadable report says nothing about what exists. Internal would
 		// tell the provisioner that nothing was created.
@@ -100,7 +102,7 @@ func codeTable() []codeRow {
 		{kind: lvm.ErrUnavailable, code: codes.Unavailable},
 		{kind: lvm.ErrFailed, code: codes.Internal},
 
-		{kind: blockdev.ErrBusy, code: codes.FailedPrecondition},
+		{kind: blockdev.ErrBusy, code: codes.FailedPrecondition, expand: codes.Internal},
 		// A device node that is late or stale comes right by itself or by a retry.
 		{kind: blockdev.ErrNotBlockDevice, code: codes.Unavailable},
 		{kind: blockdev.ErrWrongDevice, code: codes.Unavailable},

@@ -48,6 +48,8 @@ func TestToStatus(t *testing.T) {
 		{"CreateVolume", &lvm.Error{Kind: lvm.ErrTimeout, Cause: context.Canceled}, codes.Canceled},
 		{"CreateVolume", fmt.Errorf("goes on: %w", context.DeadlineExceeded), codes.DeadlineExceeded},
 		{"DeleteVolume", wrapped(lvm.ErrInUse), codes.FailedPrecondition},
+		{"NodeExpandVolume", wrapped(lvm.ErrInUse), codes.Internal},
+		{"NodeExpandVolume", expandOfOrigin.errorf("v", "s"), codes.Internal},
 		{"CreateVolume", fmt.Errorf("x: %w", &capacity.ParameterError{Key: "pol"}), codes.InvalidArgument},
 		{"CreateVolume", errors.Join(&capacity.ParameterError{Key: "pol"}, &capacity.ParameterError{Key: "x"}), codes.InvalidArgument},
 		{"CreateVolume", &capacity.SizeError{Kind: capacity.ErrOutOfRange}, codes.OutOfRange},

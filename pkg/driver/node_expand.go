@@ -144,8 +144,15 @@ func (d *Driver) extend(ctx context.Context, v volume, e expansion) (volume, err
 	if size <= v.SizeBytes {
 		return v, nil
 	}
-	if snapshot, has := snapshotOf(group, v.Name); has {
-		return volume{}, expandOfOrigin.errorf(v.ID(), snapshot)
+	if _, has := snapshotOf(group, v.Name); has {
+		// Snapshots are made by hand, and by hand it may have been removed since.
+		if inv, err = d.freshInventory(ctx); err != nil {
+			return volume{}, err
+		}
+		group, _ = inv.state.VolumeGroup(v.VolumeGroup)
+		if snapshot, has := snapshotOf(group, v.Name); has {
+			return volume{}, expandOfOrigin.errorf(v.ID(), snapshot)
+		}
 	}
 	if err := d.knowFill(ctx, inv, v); err != nil {
 		return volume{}, err
