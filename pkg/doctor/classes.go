@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
+	storagehelpers "k8s.io/component-helpers/storage/volume"
 
 	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/pkg/controller"
@@ -83,27 +84,41 @@ func mend(err error) (expressions []string, ok bool) {
 	return expressions, true
 }
 
+// findClassPool leaves classes alone that nobody uses: the chart brings one for hard disks
+// to clusters that have none.
 func findClassPool(s *inspect.Snapshot) (found []Problem) {
 	names := s.PoolNames()
 	if len(names) == 0 {
 		return nil // nothing is known
 	}
+	wait := map[string]int{}
+	for _, claim := range waiting(s) {
+		wait[storagehelpers.GetPersistentVolumeClaimClass(claim)]++
+	}
 	for i := range s.Classes {
 		c := &s.Classes[i]
 		parameters, err := capacity.ParseClassParameters(c.Parameters)
-		if err != nil || slices.Contains(names, parameters.Pool) {
+		if wait[c.Name] == 0 || err != nil || slices.Contains(names, parameters.Pool) {
 			continue
 		}
 		p := Problem{
-			Object: classObject(c), Wrong: fmt.Sprintf("no node publishes pool %s; there are: %s", parameters.Pool, strings.Join(names, ", ")),
-			Command: editClass(c.Name),
+			Object: classObject(c), Command: editClass(c.Name),
+			Wrong: fmt.Sprintf("no node publishes pool %s, for which %s asked; there are: %s", parameters.Pool, Plural(wait[c.Name], "claim"), strings.Join(names, ", ")),
 		}
-		if near := capacity.ClosestName(parameters.Pool, names); near != "" {
+		if near := capacity.ClosestName(parameters.Pool, names); near != "" && !poolHasClass(s, near) {
 			p.Command, p.Repairs = remake("storageclass", "", c.Name, "s/^  pool: .*/  pool: "+near+"/"), true
 		}
 		found = append(found, p)
 	}
 	return found
+}
+
+// poolHasClass tells that a class is of that pool, so that another one is hardly meant to be.
+func poolHasClass(s *inspect.Snapshot, pool string) bool {
+	return slices.ContainsFunc(s.Classes, func(c storagev1.StorageClass) bool {
+		parameters, err := capacity.ParseClassParameters(c.Parameters)
+		return err == nil && parameters.Pool == pool
+	})
 }
 
 func findLostNodePolicy(s *inspect.Snapshot) (found []Problem) {

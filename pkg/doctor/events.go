@@ -3,6 +3,8 @@ package doctor
 import (
 	"regexp"
 	"slices"
+	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -13,8 +15,24 @@ import (
 // Reasons of events.
 const (
 	reasonUnreadable = "PoolUnreadable"
+	reasonForbidden  = "PublishForbidden"
+	reasonWatermark  = "PoolAtWatermark"
 	reasonOrphan     = "OrphanQuarantined"
 )
+
+// endOf is the reason of the event that takes back one of that reason, "" if there is none.
+func endOf(reason string) string {
+	switch reason {
+	case reasonUnreadable:
+		return "PoolReadable"
+	case reasonForbidden:
+		return "PublishAllowed"
+	case reasonWatermark:
+		return "PoolBelowWatermark"
+	default:
+		return ""
+	}
+}
 
 // Nodes tell in events what stands nowhere else in the API. An event is kept for an
 // hour, and says when something began, so these checks find what is new; metrics have
@@ -23,9 +41,9 @@ func eventChecks() []Check {
 	return []Check{
 		{"event-orphan", Warning, "its bytes are taken, and nothing in the cluster counts it", findOrphans},
 		{"event-orphans-held", Warning, "PersistentVolumes are missing, and nothing is decided about their volumes: was etcd restored, or the Node made anew?", toldBy("OrphansHeld", nil)},
-		{"event-watermark", Warning, "the thin pool takes no new volumes; when it is full, writes fail for all its volumes", toldBy("PoolAtWatermark", extend)},
+		{"event-watermark", Warning, "the thin pool takes no new volumes; when it is full, writes fail for all its volumes", toldBy(reasonWatermark, extend)},
 		{"event-unreadable", Warning, "the pool is published as 0 after a while, and no volume is placed in it", toldBy(reasonUnreadable, look)},
-		{"event-forbidden", Error, "what the node publishes stays as it is, whatever happens to its disks", toldBy("PublishForbidden", reinstalled)},
+		{"event-forbidden", Error, "what the node publishes stays as it is, whatever happens to its disks", toldBy(reasonForbidden, reinstalled)},
 	}
 }
 
@@ -40,7 +58,7 @@ func toldBy(reason string, help helps) func(s *inspect.Snapshot) []Problem {
 		for i := range s.Events {
 			e := &s.Events[i]
 			n := hosts[e.InvolvedObject.Name]
-			if e.Reason != reason || n == nil || recovered(s, n, e) {
+			if e.Reason != reason || n == nil || over(s, n, e) {
 				continue
 			}
 			p := Problem{
@@ -63,15 +81,62 @@ func toldBy(reason string, help helps) func(s *inspect.Snapshot) []Problem {
 	}
 }
 
-// recovered tells that the node publishes the pool again: it would be at 0 by now.
-func recovered(s *inspect.Snapshot, n *inspect.Node, e *v1.Event) bool {
-	return e.Reason == reasonUnreadable && n.Pools[poolIn(e.Message)] > 0 && s.TakenAt.Sub(inspect.EventTime(e)) > patience
+// over tells that what the event says is no more so.
+func over(s *inspect.Snapshot, n *inspect.Node, e *v1.Event) bool {
+	if endOf(e.Reason) == "" {
+		return false
+	}
+	pool, at := poolIn(e.Message), inspect.EventTime(e)
+	if _, has := configured(s, n.Name, pool); pool != "" && !has && s.Install.PoolsFileErr == nil {
+		return true
+	}
+	if takenBack(s, e) || saidByAnother(s, n, at) {
+		return true
+	}
+	// Both times are of the node's clock.
+	published := n.HasReport && n.ReportErr == nil && n.Report.Changed.After(at)
+	switch e.Reason {
+	case reasonUnreadable:
+		return n.Pools[pool] > 0 && (published || s.TakenAt.Sub(at) > patience) // it would be at 0 by then
+	case reasonForbidden:
+		return published && strings.HasPrefix(subject(e.Message), "Node ")
+	default:
+		return false
+	}
 }
 
-// saidUnreadable tells whether the node has said so of the pool.
-func saidUnreadable(s *inspect.Snapshot, node, pool string) bool {
+// takenBack tells whether the node said later that it is over. Times of events are whole
+// seconds; the end comes after the beginning.
+func takenBack(s *inspect.Snapshot, e *v1.Event) bool {
+	return slices.ContainsFunc(s.Events, func(end v1.Event) bool {
+		return end.Reason == endOf(e.Reason) && end.InvolvedObject.Name == e.InvolvedObject.Name &&
+			subject(end.Message) == subject(e.Message) && !inspect.EventTime(&end).Before(inspect.EventTime(e))
+	})
+}
+
+// saidByAnother tells whether another process of the driver runs by now, for so long that
+// it would have said it again.
+func saidByAnother(s *inspect.Snapshot, n *inspect.Node, at time.Time) bool {
+	p := s.Install.PodOn(n.Name)
+	return p != nil && slices.ContainsFunc(p.Status.ContainerStatuses, func(c v1.ContainerStatus) bool {
+		running := c.State.Running
+		return c.Name == driverContainer && running != nil && at.Before(running.StartedAt.Time) && s.TakenAt.Sub(running.StartedAt.Time) > settleTime
+	})
+}
+
+// subject is what the message is about: a pool, or an object and what is done with it.
+func subject(message string) string {
+	match := regexp.MustCompile(`this node's (\w+) (?:to )?be (\w+)`).FindStringSubmatch(message)
+	if match == nil {
+		return poolIn(message)
+	}
+	return match[1] + " " + match[2]
+}
+
+// saysUnreadable tells whether there is another finding that says so of the pool.
+func saysUnreadable(s *inspect.Snapshot, n *inspect.Node, pool string) bool {
 	return slices.ContainsFunc(s.Events, func(e v1.Event) bool {
-		return e.Reason == reasonUnreadable && e.InvolvedObject.Name == node && poolIn(e.Message) == pool
+		return e.Reason == reasonUnreadable && e.InvolvedObject.Name == n.Name && poolIn(e.Message) == pool && !over(s, n, &e)
 	})
 }
 

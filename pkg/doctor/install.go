@@ -74,12 +74,27 @@ func findDriverPods(s *inspect.Snapshot) []Problem {
 	return found
 }
 
-// starting tells a pod that may be ready in a moment.
+// starting tells a pod that may be ready in a moment: it is new, or its container was just
+// started again.
 func starting(s *inspect.Snapshot, p *v1.Pod) bool {
 	backsOff := slices.ContainsFunc(p.Status.ContainerStatuses, func(c v1.ContainerStatus) bool {
 		return c.State.Waiting != nil && strings.HasSuffix(c.State.Waiting.Reason, "BackOff")
 	})
-	return !backsOff && s.TakenAt.Sub(p.CreationTimestamp.Time) < settleTime
+	since := p.CreationTimestamp.Time
+	if at := readyChanged(p); at.After(since) {
+		since = at
+	}
+	return !backsOff && s.TakenAt.Sub(since) < settleTime
+}
+
+// readyChanged is when the pod became ready, or ceased to be.
+func readyChanged(p *v1.Pod) (at time.Time) {
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodReady {
+			at = c.LastTransitionTime.Time
+		}
+	}
+	return at
 }
 
 // containerTrouble is what kubelet says of the first container that does not run.

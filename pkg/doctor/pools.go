@@ -41,7 +41,7 @@ func findZero(s *inspect.Snapshot) (found []Problem) {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		for _, pool := range slices.Sorted(maps.Keys(n.Pools)) {
-			if n.Pools[pool] > 0 || saidUnreadable(s, n.Name, pool) {
+			if n.Pools[pool] > 0 || saysUnreadable(s, n, pool) {
 				continue
 			}
 			found = append(found, Problem{

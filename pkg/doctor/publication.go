@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/pkg/inspect"
 )
@@ -43,13 +41,8 @@ func findUnpublished(s *inspect.Snapshot) (found []Problem) {
 }
 
 // readySince is when the driver's pod on the node was made ready.
-func readySince(s *inspect.Snapshot, n *inspect.Node) (since time.Time) {
-	for _, c := range s.Install.PodOn(n.Name).Status.Conditions {
-		if c.Type == v1.PodReady {
-			since = c.LastTransitionTime.Time
-		}
-	}
-	return since
+func readySince(s *inspect.Snapshot, n *inspect.Node) time.Time {
+	return readyChanged(s.Install.PodOn(n.Name))
 }
 
 func findUnreadable(s *inspect.Snapshot) (found []Problem) {

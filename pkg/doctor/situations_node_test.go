@@ -1,6 +1,9 @@
 package doctor
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -163,8 +166,7 @@ func eventSituations() []situation {
 		return func(_ testing.TB, c *inspecttest.Cluster) { event(c, "e", reason, message, time.Minute) }
 	}
 	const orphan = "Volume vg/pvc-a of pool pool-ssd has no PersistentVolume pvc-a (retained)"
-	const unreadable = "Pool pool-ssd cannot be read: no such volume group. Its last figure counts for a while, then it is published as 0"
-	return []situation{
+	return slices.Concat(endedSituations(event), []situation{
 		{"an orphan", told("OrphanQuarantined", orphan), []string{"event-orphan node n2"},
 			"kubectl exec -n kube-system csi-local-node-n2 -c csi-local -- csi-local orphans list"},
 		{"an orphan that returned", func(_ testing.TB, c *inspecttest.Cluster) {
@@ -177,9 +179,8 @@ func eventSituations() []situation {
 		}, nil, ""},
 		{"orphans held", told("OrphansHeld", "PersistentVolumes are missing"), []string{"event-orphans-held node n2"}, ""},
 		{"a full thin pool", func(_ testing.TB, c *inspecttest.Cluster) {
-			const message = "Thin pool pool-hdd is so full that it takes no new volumes; extend it or delete volumes"
-			event(c, "e1", "PoolAtWatermark", message, time.Hour)
-			event(c, "e2", "PoolAtWatermark", message, time.Minute)
+			event(c, "e1", "PoolAtWatermark", full, time.Hour)
+			event(c, "e2", "PoolAtWatermark", full, time.Minute)
 		}, []string{"event-watermark node n2"}, "kubectl exec -n kube-system csi-local-node-n2 -c csi-local -- lvm lvextend -l +10%FREE vg-hdd/tp0"},
 		{"a pool that cannot be read", told("PoolUnreadable", unreadable), []string{"event-unreadable node n2"}, ""},
 		{"a pool that could not be read is well again", func(_ testing.TB, c *inspecttest.Cluster) {
@@ -193,5 +194,63 @@ func eventSituations() []situation {
 		{"somebody else's event", func(_ testing.TB, c *inspecttest.Cluster) {
 			c.Put(&v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e"}, InvolvedObject: v1.ObjectReference{Kind: "Node", Name: "n2"}, Reason: "PoolAtWatermark"})
 		}, nil, ""},
+	})
+}
+
+// What nodes say in events.
+const (
+	unreadable = "Pool pool-ssd cannot be read: no such volume group. Its last figure counts for a while, then it is published as 0"
+	full       = "Thin pool pool-hdd is so full that it takes no new volumes; extend it or delete volumes"
+	forbidden  = "The API server forbids this node's %s to be changed; see the roles and policies in deploy/"
+)
+
+// endedSituations are about events that say what may be over by now.
+func endedSituations(event func(c *inspecttest.Cluster, name, reason, message string, before time.Duration)) []situation {
+	// then has one event, and another one in the same second.
+	then := func(first, text, second, end string) func(testing.TB, *inspecttest.Cluster) {
+		return func(_ testing.TB, c *inspecttest.Cluster) {
+			event(c, "e2", first, text, time.Minute)
+			event(c, "e1", second, end, time.Minute)
+		}
+	}
+	// since has one event, and n2 has published something after it.
+	since := func(reason, text, pools string) func(testing.TB, *inspecttest.Cluster) {
+		return func(t testing.TB, c *inspecttest.Cluster) {
+			event(c, "e", reason, text, time.Minute)
+			annotated(capacity.PoolsAnnotation(driver), pools)(t, c)
+			annotated(capacity.ReportAnnotation(driver), inspecttest.Node(t, "n2", metav1.NewTime(c.Time.Add(-30*time.Second))).Annotations[capacity.ReportAnnotation(driver)])(t, c)
+		}
+	}
+	// before has one event, and the driver on n2 runs for that long.
+	before := func(runs time.Duration) func(testing.TB, *inspecttest.Cluster) {
+		return func(t testing.TB, c *inspecttest.Cluster) {
+			event(c, "e", "PoolAtWatermark", full, 10*time.Minute)
+			inspecttest.Get[*v1.Pod](t, c, "csi-local-node-n2").Status.ContainerStatuses = []v1.ContainerStatus{
+				{Name: "csi-local", State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(c.Time.Add(-runs))}}},
+			}
+		}
+	}
+	const both, none = `{"pool-hdd":"107374182400","pool-ssd":"107374182400"}`, `{"pool-hdd":"107374182400","pool-ssd":"0"}`
+	watermark := []string{"event-watermark node n2"}
+	return []situation{
+		{"a pool that can be read again", then("PoolUnreadable", unreadable, "PoolReadable", "Pool pool-ssd can be read again"), nil, ""},
+		{"another pool can be read again", then("PoolUnreadable", unreadable, "PoolReadable", "Pool pool-hdd can be read again"), []string{"event-unreadable node n2"}, ""},
+		{"a pool that can be read again, and was published as 0", func(t testing.TB, c *inspecttest.Cluster) {
+			then("PoolUnreadable", unreadable, "PoolReadable", "Pool pool-ssd can be read again")(t, c)
+			annotated(capacity.PoolsAnnotation(driver), none)(t, c)
+		}, []string{"pool-zero node n2"}, ""},
+		{"a pool that was published since", since("PoolUnreadable", unreadable, both), nil, ""},
+		{"a pool that was published since, as 0", since("PoolUnreadable", unreadable, none), []string{"event-unreadable node n2"}, ""},
+		{"a pool that is in the pools file no more", func(_ testing.TB, c *inspecttest.Cluster) {
+			event(c, "e", "PoolUnreadable", strings.ReplaceAll(unreadable, "pool-ssd", "pool-sdd"), time.Minute)
+		}, nil, ""},
+		{"a thin pool that has room again", then("PoolAtWatermark", full, "PoolBelowWatermark", "Thin pool pool-hdd takes new volumes again"), nil, ""},
+		{"a process that has ended said so", before(3 * time.Minute), nil, ""},
+		{"a process that has ended said so, and the next one has just begun", before(time.Minute), watermark, ""},
+		{"the process that runs said so", before(time.Hour), watermark, ""},
+		{"a node that may write again", then("PublishForbidden", fmt.Sprintf(forbidden, "Node"), "PublishAllowed", "The API server lets this node's Node be changed again"), nil, ""},
+		{"a node that may read again", then("PublishForbidden", fmt.Sprintf(forbidden, "Node"), "PublishAllowed", "The API server lets this node's Node be read again"), []string{"event-forbidden node n2"}, ""},
+		{"a node that has written since", since("PublishForbidden", fmt.Sprintf(forbidden, "Node"), both), nil, ""},
+		{"a node that has written something else since", since("PublishForbidden", fmt.Sprintf(forbidden, "CSINode"), both), []string{"event-forbidden node n2"}, ""},
 	}
 }

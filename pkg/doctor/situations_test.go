@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/pkg/controller"
 	"github.com/csi-local/csi-local/pkg/inspect/inspecttest"
 )
@@ -37,6 +38,11 @@ func installSituations() []situation {
 			p.Status.Conditions[0].Status = v1.ConditionFalse
 			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "csi-local", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
 		}, []string{"install-driver-pod pod kube-system/csi-local-node-n2"}, "kubectl delete pod -n kube-system csi-local-node-n2 --wait=false"},
+		{"a driver that was just started again", func(t testing.TB, c *inspecttest.Cluster) {
+			inspecttest.Get[*v1.Pod](t, c, "csi-local-node-n2").Status.Conditions[0] = v1.PodCondition{
+				Type: v1.PodReady, Status: v1.ConditionFalse, LastTransitionTime: metav1.NewTime(c.Time.Add(-20 * time.Second)),
+			}
+		}, nil, ""},
 		{"Helm's installation without a CSIDriver", func(t testing.TB, c *inspecttest.Cluster) {
 			inspecttest.Get[*appsv1.DaemonSet](t, c, "csi-local-node").Annotations = map[string]string{"meta.helm.sh/release-name": "csi-local"}
 			inspecttest.Delete[*storagev1.CSIDriver](t, c, driver)
@@ -53,6 +59,12 @@ func driverSituations() []situation {
 	class := func(change func(*storagev1.StorageClass)) func(testing.TB, *inspecttest.Cluster) {
 		return func(t testing.TB, c *inspecttest.Cluster) {
 			change(inspecttest.Get[*storagev1.StorageClass](t, c, "local-dynamic-ssd"))
+		}
+	}
+	asks := func(pool string) func(testing.TB, *inspecttest.Cluster) {
+		return func(t testing.TB, c *inspecttest.Cluster) {
+			inspecttest.Get[*storagev1.StorageClass](t, c, "local-dynamic-ssd").Parameters["pool"] = pool
+			c.Put(inspecttest.Claim("new", 1))
 		}
 	}
 	fields, ssd := []string{"csidriver-fields csidriver " + driver}, "storageclass local-dynamic-ssd"
@@ -77,13 +89,28 @@ func driverSituations() []situation {
 			"kubectl get storageclass local-dynamic-ssd -o yaml | sed -e 's|^  mkfs-options: |  mkfsOptions: |' -e '/^  creationTimestamp: /d' -e '/^  resourceVersion: /d' -e '/^  uid: /d' | kubectl replace --force -f -"},
 		{"parameters that mean nothing", class(func(c *storagev1.StorageClass) { c.Parameters["colour"] = "red" }), []string{"class-parameters " + ssd},
 			"kubectl get storageclass local-dynamic-ssd -o yaml | sed -e '/^  creationTimestamp: /d' -e '/^  resourceVersion: /d' -e '/^  uid: /d' > local-dynamic-ssd.yaml; vi local-dynamic-ssd.yaml; kubectl replace --force -f local-dynamic-ssd.yaml"},
-		{"a pool nearly of that name", class(func(c *storagev1.StorageClass) { c.Parameters["pool"] = "pool-ssdd" }), []string{"class-pool " + ssd},
+		{"a pool nearly of that name", asks("pool-ssdd"), []string{"class-pool " + ssd},
 			"kubectl get storageclass local-dynamic-ssd -o yaml | sed -e 's/^  pool: .*/  pool: pool-ssd/' -e '/^  creationTimestamp: /d' -e '/^  resourceVersion: /d' -e '/^  uid: /d' | kubectl replace --force -f -"},
-		{"a pool that is none", class(func(c *storagev1.StorageClass) { c.Parameters["pool"] = "tape" }), []string{"class-pool " + ssd}, ""},
+		{"a pool that is none", asks("tape"), []string{"class-pool " + ssd}, ""},
+		{"a class for hard disks where there are none", func(t testing.TB, c *inspecttest.Cluster) {
+			noHardDisks(t, c)
+			claim := inspecttest.Claim("new", 1)
+			claim.Spec.StorageClassName = new("local-dynamic-hdd")
+			c.Put(claim)
+		}, []string{"class-pool storageclass local-dynamic-hdd"},
+			"kubectl get storageclass local-dynamic-hdd -o yaml | sed -e '/^  creationTimestamp: /d' -e '/^  resourceVersion: /d' -e '/^  uid: /d' > local-dynamic-hdd.yaml; vi local-dynamic-hdd.yaml; kubectl replace --force -f local-dynamic-hdd.yaml"},
+		{"a class for hard disks where there are none, and nobody asks for it", noHardDisks, nil, ""},
+		{"a pool that is none, and nobody asks for", class(func(c *storagev1.StorageClass) { c.Parameters["pool"] = "tape" }), nil, ""},
 		{"no policy for lost nodes", class(func(c *storagev1.StorageClass) {
 			c.Annotations = map[string]string{controller.LostNodeAnnotation(driver): "delete"}
 		}), []string{"class-on-lost-node " + ssd}, ""},
 	}
+}
+
+// noHardDisks is what the manifests install as they are: two classes, and one pool.
+func noHardDisks(t testing.TB, c *inspecttest.Cluster) {
+	inspecttest.Get[*v1.ConfigMap](t, c, "csi-local-pools").Data["pools.yaml"] = "pools: [{name: pool-ssd, volumeGroup: vg-ssd, type: thick}]"
+	c.EachNode(func(n *v1.Node) { n.Annotations[capacity.PoolsAnnotation(driver)] = `{"pool-ssd":"107374182400"}` })
 }
 
 // partSituations are about the controller, the scheduler, the policies and versions.

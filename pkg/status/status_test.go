@@ -68,6 +68,30 @@ func five(t testing.TB) *inspecttest.Cluster {
 	return c
 }
 
+// A pool is well again once its node says so, however young the event is that it was not.
+func TestReport_PoolThatCanBeReadAgain(t *testing.T) {
+	c := inspecttest.Healthy(t, manifests, 1, 0)
+	says := func(reason, message string) {
+		c.Put(&v1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: "default", Name: reason},
+			InvolvedObject: v1.ObjectReference{Kind: "Node", Name: "n1"}, Source: v1.EventSource{Component: "csi-local"},
+			Reason: reason, Message: message, LastTimestamp: metav1.NewTime(c.Time.Add(-time.Minute)),
+		})
+	}
+	for _, want := range []State{Fresh, Broken, Fresh} {
+		for _, pool := range report(t, c).Pools {
+			if got := pool.Nodes[0].State; pool.Name == "pool-ssd" && got != want {
+				t.Errorf("state %s, want %s", got, want)
+			}
+		}
+		if want == Fresh {
+			says("PoolUnreadable", "Pool pool-ssd cannot be read: no such volume group. Its last figure counts for a while")
+		} else {
+			says("PoolReadable", "Pool pool-ssd can be read again")
+		}
+	}
+}
+
 func text(t testing.TB, r Report, style Style) string {
 	t.Helper()
 	var b strings.Builder

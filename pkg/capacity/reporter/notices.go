@@ -15,7 +15,8 @@ const quiet = 5 * time.Minute
 
 // notices tell a state when it begins, not as long as it lasts.
 type notices struct {
-	tell   func(Notice)
+	tell func(Notice)
+	// active are the states that hold and that were told.
 	active map[string]bool
 	told   map[string]time.Duration
 }
@@ -34,10 +35,17 @@ func (n *notices) set(now time.Duration, key string, holds bool, notice Notice) 
 	if n.active[key] {
 		return
 	}
-	n.active[key] = true
 	if last, before := n.told[key]; before && now-last < quiet {
 		return
 	}
-	n.told[key] = now
+	n.active[key], n.told[key] = true, now
 	n.tell(notice)
+}
+
+// during is set for a state whose end is told as well, if its beginning was.
+func (n *notices) during(now time.Duration, key string, holds bool, begin, end Notice) {
+	if !holds && n.active[begin.Reason+"/"+key] {
+		n.tell(end)
+	}
+	n.set(now, key, holds, begin)
 }

@@ -263,7 +263,22 @@ func TestNotices_TellTheBeginningOfAState(t *testing.T) {
 	n.set(3, "a", true, notice("a again, too soon"))
 	n.set(4, "a", false, notice("a ends"))
 	n.set(quiet, "a", true, notice("a again"))
-	if diff := cmp.Diff([]string{"a begins", "b begins", "a again"}, told); diff != "" {
+	n.set(quiet+1, "a", false, notice("a ends"))
+	n.set(quiet+2, "a", true, notice("a once more, too soon"))
+	n.set(2*quiet, "a", true, notice("a lasts"))
+	if diff := cmp.Diff([]string{"a begins", "b begins", "a again", "a lasts"}, told); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// The end is told if the beginning was.
+func TestNotices_TellTheEndOfAState(t *testing.T) {
+	var told []string
+	n := newNotices(func(n Notice) { told = append(told, n.Reason) })
+	for i, holds := range []bool{false, true, true, false, false, true, false} {
+		n.during(time.Duration(i), "a", holds, Notice{Reason: "Begins"}, Notice{Reason: "Ends"})
+	}
+	if diff := cmp.Diff([]string{"Begins", "Ends"}, told); diff != "" { // the second time was too soon
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -80,6 +80,13 @@ func TestRun_FollowsThePools(t *testing.T) {
 		if got := b.notices(); got != "PoolUnreadable PoolAtWatermark" {
 			t.Errorf("notices: %s", got)
 		}
+		b.lvm(func(s *fakeSource) { s.errs["ssd"] = errGone }) // how full it is is not known then
+		after(time.Minute)
+		b.lvm(func(s *fakeSource) { clear(s.full); clear(s.errs) })
+		after(time.Minute)
+		if got := b.notices(); got != "PoolUnreadable PoolAtWatermark PoolUnreadable PoolReadable PoolReadable PoolBelowWatermark" {
+			t.Errorf("notices: %s", got)
+		}
 	})
 }
 
@@ -90,7 +97,7 @@ func TestRun_SlowStartIsNoWarning(t *testing.T) {
 		want string
 	}{
 		"a node that boots":    {20 * time.Second, ""},
-		"LVM that hangs":       {2 * time.Minute, "PoolUnreadable PoolUnreadable"}, // one for each pool
+		"LVM that hangs":       {2 * time.Minute, "PoolUnreadable PoolUnreadable PoolReadable PoolReadable"}, // one for each pool
 		"a pool that is wrong": {0, "PoolUnreadable"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,12 +155,36 @@ func TestRun_ServerAwayForFiveMinutes(t *testing.T) {
 				if got := server.tried(KindNode) - before; got != 1 {
 					t.Errorf("%d writes afterwards, want 1", got)
 				}
-				if name == "forbidden" && !strings.Contains(b.notices(), "PublishForbidden") {
-					t.Errorf("notices: %s", b.notices())
+				if got := b.notices(); name == "forbidden" && (!strings.Contains(got, "PublishForbidden") || !strings.HasSuffix(got, "PublishAllowed")) {
+					t.Errorf("notices: %s", got)
 				}
 			})
 		})
 	}
+}
+
+// That nobody answers does not say that it is allowed by now.
+func TestRun_ForbiddenUntilItIsAllowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newFakeServer()
+		b := startBench(t, server, nil)
+		after(time.Minute)
+		for _, c := range []struct {
+			answer  error
+			allowed bool
+		}{
+			{apierrors.NewForbidden(resourceOf(KindNode), testNode, errors.New("no role")), false},
+			{apierrors.NewServiceUnavailable("starting"), false},
+			{nil, true},
+		} {
+			server.failWith(func(string, string) error { return c.answer }, nil)
+			b.lvm(func(s *fakeSource) { s.pools["ssd"]-- })
+			after(3 * time.Minute)
+			if got := b.notices(); !strings.HasPrefix(got, "PublishForbidden") || strings.Contains(got, "PublishAllowed") != c.allowed {
+				t.Errorf("answer %v: notices %q", c.answer, got)
+			}
+		}
+	})
 }
 
 // Others write the same objects: each write of ours rests on what was read.

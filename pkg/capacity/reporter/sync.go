@@ -74,7 +74,12 @@ func (r *Reporter) read(ctx context.Context) []capacity.PoolReading {
 // change may be due, and else when requests are allowed again.
 func (r *Reporter) write(ctx context.Context, s *slot, change Change) time.Duration {
 	err := s.write(ctx, change)
-	r.tellRefusals(s, err)
+	r.tellForbidden(s, "changed", err)
+	r.notices.set(r.now(), s.kind.String(), s.kind == KindCSINode && apierrors.IsInvalid(err), Notice{
+		Reason: "CountNotMutable", Warning: true,
+		Message: "The API server does not let the CSINode's volume count be changed (mutable since Kubernetes 1.35); " +
+			"it stays what it was when the driver registered",
+	})
 	if err != nil {
 		return s.pacer.blocked(r.now())
 	}
@@ -82,18 +87,16 @@ func (r *Reporter) write(ctx context.Context, s *slot, change Change) time.Durat
 	return 0
 }
 
-// tellRefusals tells of requests that the API server will not grant by itself.
-func (r *Reporter) tellRefusals(s *slot, err error) {
-	now := r.now()
-	r.notices.set(now, s.kind.String(), apierrors.IsForbidden(err), Notice{
+// tellForbidden tells of requests that the API server will not grant by itself. done is
+// what was tried.
+func (r *Reporter) tellForbidden(s *slot, done string, err error) {
+	if err != nil && !apierrors.IsForbidden(err) {
+		return // it does not tell what is allowed
+	}
+	r.notices.during(r.now(), s.kind.String()+"/"+done, err != nil, Notice{
 		Reason: "PublishForbidden", Warning: true,
-		Message: fmt.Sprintf("The API server forbids this node's %s to be read or changed; see the roles and policies in deploy/", s.kind),
-	})
-	r.notices.set(now, s.kind.String(), s.kind == KindCSINode && apierrors.IsInvalid(err), Notice{
-		Reason: "CountNotMutable", Warning: true,
-		Message: "The API server does not let the CSINode's volume count be changed (mutable since Kubernetes 1.35); " +
-			"it stays what it was when the driver registered",
-	})
+		Message: fmt.Sprintf("The API server forbids this node's %s to be %s; see the roles and policies in deploy/", s.kind, done),
+	}, Notice{Reason: "PublishAllowed", Message: fmt.Sprintf("The API server lets this node's %s be %s again", s.kind, done)})
 }
 
 // load makes sure that the object is known, or says how long to wait.
@@ -101,8 +104,9 @@ func (r *Reporter) load(ctx context.Context, s *slot) (again time.Duration, ok b
 	if wait := s.pacer.blocked(r.now()); !s.loaded && wait > 0 {
 		return wait, false
 	}
-	if err := s.load(ctx); err != nil {
-		r.tellRefusals(s, err)
+	err := s.load(ctx)
+	r.tellForbidden(s, "read", err)
+	if err != nil {
 		return s.pacer.blocked(r.now()), false
 	}
 	return 0, true
@@ -165,14 +169,17 @@ func (r *Reporter) warn(now time.Duration, readings []capacity.PoolReading) {
 		if reading.Err != nil {
 			reason = ": " + reading.Err.Error()
 		}
-		r.notices.set(now, reading.Pool, reading.Err != nil && !early, Notice{
+		r.notices.during(now, reading.Pool, reading.Err != nil && !early, Notice{
 			Reason: "PoolUnreadable", Warning: true,
 			Message: fmt.Sprintf("Pool %s cannot be read%s. Its last figure counts for a while, then it is published as 0", reading.Pool, reason),
-		})
-		r.notices.set(now, reading.Pool, reading.Err == nil && reading.AtWatermark, Notice{
+		}, Notice{Reason: "PoolReadable", Message: fmt.Sprintf("Pool %s can be read again", reading.Pool)})
+		if reading.Err != nil {
+			continue // how full it is is not known
+		}
+		r.notices.during(now, reading.Pool, reading.AtWatermark, Notice{
 			Reason: "PoolAtWatermark", Warning: true,
 			Message: fmt.Sprintf("Thin pool %s is so full that it takes no new volumes; extend it or delete volumes", reading.Pool),
-		})
+		}, Notice{Reason: "PoolBelowWatermark", Message: fmt.Sprintf("Thin pool %s takes new volumes again", reading.Pool)})
 	}
 }
 
