@@ -118,6 +118,8 @@ type noMounter struct {
 	missing map[string][]string // programs, by file system
 }
 
+func (m noMounter) Mounts() ([]Mount, error) { return nil, nil }
+
 func (m noMounter) MissingTools(fsType string) []string { return m.missing[fsType] }
 
 // process is a driver that serves on a socket, and a connection to it.

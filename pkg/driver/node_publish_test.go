@@ -1,6 +1,7 @@
 package driver_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -318,7 +319,17 @@ func TestDelete_WhileStagedOrOpenIsRefused(t *testing.T) {
 	b := drivertest.ForTest(t, drivertest.Options{})
 	v := mustVolume(t, b, "vol1", gib, mountCap("ext4", writer))
 	must(t, v.Stage(t.Context()), v.mark(t.Context(), "precious"))
+	looks := 0
+	b.LVM.SetHook(func(_ context.Context, c lvmfake.Call) error {
+		if c.Op == lvmfake.OpOpenCount && c.Phase == lvmfake.Before {
+			looks++
+		}
+		return nil
+	})
 	wantCode(t, v.Remove(t.Context()), codes.FailedPrecondition)
+	if looks != 1 {
+		t.Errorf("it was looked at %d times: unmounting it waits meanwhile", looks)
+	}
 	must(t, v.checkMark(t.Context(), "precious"), v.Unstage(t.Context()), b.Machine.SetOpen(v.Ref, 1))
 	wantCode(t, v.Remove(t.Context()), codes.FailedPrecondition)
 	must(t, v.checkMark(t.Context(), "precious"), b.Machine.SetOpen(v.Ref, 0), v.Remove(t.Context()), v.Remove(t.Context()))

@@ -92,7 +92,8 @@ func (d *Driver) openable(ctx context.Context, v volume) (volume, device, error)
 // for a moment after it was changed, grown or closed by its last writer.
 const closeWait = time.Second
 
-// awaitClosed is checkClosed, for openers that stay.
+// awaitClosed is checkClosed, for openers that stay. A mount stays: whoever unmounts it
+// waits for the lock that the caller has.
 func (d *Driver) awaitClosed(ctx context.Context, v volume) error {
 	ctx, cancel := context.WithTimeout(ctx, closeWait)
 	defer cancel()
@@ -102,6 +103,9 @@ func (d *Driver) awaitClosed(ctx context.Context, v volume) error {
 		err := d.checkClosed(v)
 		if !errors.Is(err, errPrecondition) {
 			return err
+		}
+		if table, tableErr := d.mountTable(); tableErr != nil || len(table.of(numberOf(v))) > 0 {
+			return errors.Join(err, tableErr)
 		}
 		select {
 		case <-tick.C:
