@@ -1,13 +1,9 @@
 package doctor
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,7 +18,6 @@ import (
 )
 
 const (
-	root     = "../.."
 	viewer   = "somebody"
 	patience = 30 * time.Second
 )
@@ -32,34 +27,29 @@ type bed struct {
 	t       *testing.T
 	cluster *testbed.Cluster
 	admin   *kubernetes.Clientset
-	// path has kubectl, csi-local, and csi-local as a plugin of kubectl.
-	path string
-	// viewer is the kubeconfig of somebody who may look only.
-	viewer    string
-	reporters map[string]func() // by node: ends it
+	// boss may do everything, viewer may look only.
+	boss, viewer Console
+	reporters    map[string]func() // by node: ends it
 }
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{t: t, viewer: filepath.Join(t.TempDir(), "viewer"), reporters: map[string]func(){}}
-	folder := t.TempDir()
-	built := make(chan error, 1) // while the cluster starts
-	go func() {
-		output, err := exec.CommandContext(t.Context(), "make", "-C", root, "kubectl-plugin", "PLUGIN="+filepath.Join(folder, "kubectl-csi_local")).CombinedOutput()
-		if err != nil {
-			err = fmt.Errorf("building csi-local: %w\n%s", err, output)
-		}
-		built <- err
-	}()
+	b := &bed{t: t, reporters: map[string]func(){}}
 	kubectl, err := testbed.Kubectl.Path(t.Context(), os.Stderr)
 	b.must(err)
+	folder, built := t.TempDir(), make(chan error, 1)
+	go func() { // while the cluster starts
+		path, err := Programs(t.Context(), folder, kubectl)
+		b.boss.Path = path
+		built <- err
+	}()
 	b.cluster = testbed.New(t, testbed.Options{})
 	b.admin, err = kubernetes.NewForConfig(b.cluster.Admin())
 	b.must(err)
 	b.must(<-built)
-	b.must(os.Symlink("kubectl-csi_local", filepath.Join(folder, "csi-local")))
-	b.must(os.Symlink(kubectl, filepath.Join(folder, "kubectl")))
-	b.path = folder + ":" + os.Getenv("PATH")
+	b.boss.Kubeconfig, b.boss.Cache = b.cluster.KubeconfigPath(), filepath.Join(folder, "cache")
+	b.viewer = b.boss
+	b.viewer.Kubeconfig = filepath.Join(folder, "viewer")
 	b.shell("kubectl apply -k deploy/manifests/second-scheduler")
 	b.shell("kubectl create clusterrolebinding viewers --clusterrole=csi-local-viewer --user=" + viewer)
 	b.writeViewer()
@@ -86,49 +76,35 @@ func (b *bed) writeViewer() {
 	for _, user := range config.AuthInfos {
 		user.Impersonate = viewer
 	}
-	b.must(clientcmd.WriteToFile(*config, b.viewer))
+	b.must(clientcmd.WriteToFile(*config, b.viewer.Kubeconfig))
 }
 
-// command runs in the root of the repository.
-func (b *bed) command(kubeconfig, text string) (stdout, stderr string, code int) {
+// command is one of the person's.
+func (b *bed) command(who Console, text string) (stdout, stderr string, code int) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
-	command := exec.CommandContext(ctx, "bash", "-c", "set -euo pipefail; "+text)
-	command.Dir = root
-	command.Env = append(os.Environ(), "PATH="+b.path, "KUBECONFIG="+kubeconfig, "KUBECACHEDIR="+filepath.Join(filepath.Dir(b.viewer), "cache"))
-	var out, problems bytes.Buffer
-	command.Stdout, command.Stderr = &out, &problems
-	err := command.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		b.t.Fatalf("%s: %v", text, err)
-	}
-	return out.String(), problems.String(), command.ProcessState.ExitCode()
+	stdout, stderr, code, err := who.Run(ctx, text)
+	b.must(err)
+	return stdout, stderr, code
 }
 
 // shell runs an administrator's command that has to succeed.
 func (b *bed) shell(text string) string {
 	b.t.Helper()
-	stdout, stderr, code := b.command(b.cluster.KubeconfigPath(), text)
+	stdout, stderr, code := b.command(b.boss, text)
 	if code != 0 {
 		b.t.Fatalf("%s: status %d\n%s%s", text, code, stdout, stderr)
 	}
 	return stdout
 }
 
-// doctor returns what csi-local doctor finds, and fails if its status says otherwise.
+// doctor returns what csi-local doctor finds.
 func (b *bed) doctor() []doctor.Finding {
 	b.t.Helper()
-	stdout, stderr, code := b.command(b.viewer, "csi-local doctor -o json")
-	var report doctor.Report
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil || stderr != "" {
-		b.t.Fatalf("status %d, %v\n%s%s", code, err, stdout, stderr)
-	}
-	if want := map[bool]int{true: 0, false: 1}[report.Healthy]; code != want || report.Healthy != (len(report.Findings) == 0) {
-		b.t.Fatalf("status %d with %d findings, healthy %v", code, len(report.Findings), report.Healthy)
-	}
-	return report.Findings
+	found, err := b.viewer.Findings(b.t.Context())
+	b.must(err)
+	return found
 }
 
 // healthy waits until doctor finds nothing.
@@ -160,11 +136,7 @@ func (b *bed) run(s situation) {
 	b.renewLeases()
 	s.damage(b)
 	found := b.doctor()
-	var got []string
-	for _, f := range found {
-		got = append(got, f.Check+" "+f.Object.String())
-	}
-	if diff := cmp.Diff([]string{s.want}, got); diff != "" {
+	if diff := cmp.Diff([]string{s.want}, Names(found)); diff != "" {
 		b.t.Fatalf("findings (-want +got)\n%s", diff)
 	}
 	if found[0].Repairs {

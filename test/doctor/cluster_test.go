@@ -19,10 +19,7 @@ import (
 	"github.com/csi-local/csi-local/pkg/inspect/inspecttest"
 )
 
-const (
-	driver    = inspecttest.Driver
-	namespace = inspecttest.Namespace
-)
+const namespace = inspecttest.Namespace
 
 // settle sets the state of DaemonSet and Deployments as controllers would.
 func (b *bed) settle() {

@@ -4,4 +4,5 @@
 //
 // Each situation is broken on purpose, has to be found, and nothing beside it; then the
 // command that doctor prints is run as it stands, and doctor has to be content again.
+// [Situations] are run on real nodes, too (test/e2e).
 package doctor

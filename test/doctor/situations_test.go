@@ -10,68 +10,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-local/csi-local/pkg/capacity"
-	"github.com/csi-local/csi-local/pkg/controller"
 	"github.com/csi-local/csi-local/pkg/inspect/inspecttest"
-	"github.com/csi-local/csi-local/test/testbed"
 )
 
 // does is a damage or a consequence that is one command.
 func does(text string) func(*bed) { return func(b *bed) { b.shell(text) } }
 
-const patchDriver = "kubectl patch csidriver " + driver + " --type=merge -p "
-
-// remade deletes a class and makes it again as it is not to be. While its policy is in
-// force the API server refuses that.
-func remade(name, sed string) func(*bed) {
-	return func(b *bed) {
-		b.shell("kubectl delete validatingadmissionpolicybinding csi-local-classes")
-		file := b.t.TempDir() + "/class.yaml"
-		b.shell("kubectl get storageclass " + name + " -o yaml > " + file + " && kubectl delete storageclass " + name)
-		testbed.Eventually(b.t, patience, "the policy is out of force", func() string {
-			_, stderr, code := b.command(b.cluster.KubeconfigPath(), "sed -e '/^  resourceVersion: /d; /^  uid: /d; "+sed+"' "+file+" | kubectl create -f -")
-			if code != 0 {
-				return stderr
-			}
-			return ""
-		})
-		b.shell("kubectl apply -f deploy/policy/class-policy.yaml")
+// installSituations are [Situations], and those where somebody else's part is played.
+func installSituations() (all []situation) {
+	for _, s := range Situations() {
+		all = append(all, situation{s.Name, does(s.Damage), s.Want, func(b *bed) {
+			b.shell(s.After)
+			b.settle()
+		}})
 	}
-}
-
-func installSituations() []situation {
-	return []situation{
-		{"no DaemonSet", does("kubectl delete daemonset -n kube-system csi-local-node --cascade=background"), "install-missing daemonset csi-local-node", (*bed).settle},
-		{"no CSIDriver", does("kubectl delete csidriver " + driver), "csidriver-missing csidriver " + driver, nil},
-		{"no podInfoOnMount", does(patchDriver + `'{"spec":{"podInfoOnMount":false}}'`), "csidriver-fields csidriver " + driver, nil},
-		{"volumes have to be attached", does("kubectl get csidriver " + driver + " -o yaml | sed 's/attachRequired: false/attachRequired: true/; /^  resourceVersion: /d; /^  uid: /d' | kubectl replace --force -f -"),
-			"csidriver-fields csidriver " + driver, nil},
-		{"objects that nobody makes", does(patchDriver + `'{"spec":{"storageCapacity":true}}'`), "csidriver-storage-capacity csidriver " + driver, nil},
-		{"no controller", does("kubectl delete deployment -n kube-system csi-local-controller --cascade=background"),
-			"controller-missing deployment kube-system/csi-local-controller", (*bed).settle},
-		{"a controller that nobody leads", func(b *bed) { b.setLease("csi-local-controller-"+driver, time.Now().Add(-5*time.Minute)) },
+	return append(all,
+		situation{"a controller that nobody leads", func(b *bed) { b.setLease("csi-local-controller-"+driver, time.Now().Add(-5*time.Minute)) },
 			"controller-lease lease kube-system/csi-local-controller-" + driver, (*bed).settle},
-		{"no scheduler runs", func(b *bed) {
+		situation{"no scheduler runs", func(b *bed) {
 			b.shell("kubectl scale -n kube-system deployment csi-local-scheduler --replicas=0")
 			b.shell(`kubectl patch -n kube-system deployment csi-local-scheduler --subresource=status --type=merge -p '{"status":{"readyReplicas":0,"availableReplicas":0,"replicas":0}}'`)
 		}, "scheduler-down deployment kube-system/csi-local-scheduler", (*bed).settle},
-		{"a scheduler without the plugin", does(`kubectl patch -n kube-system configmap csi-local-scheduler --type=merge -p '{"data":{"config.yaml":"profiles: []"}}'`),
-			"scheduler-config deployment kube-system/csi-local-scheduler", nil},
-		{"no policy", does("kubectl delete validatingadmissionpolicy csi-local-fence-node"), "policy-missing validatingadmissionpolicy csi-local-fence-node", nil},
-		{"a policy that is not bound", does("kubectl delete validatingadmissionpolicybinding csi-local-fence-csinode"),
-			"policy-unbound validatingadmissionpolicy csi-local-fence-csinode", nil},
-		{"an older controller", does("kubectl set image -n kube-system deployment csi-local-controller csi-local=ghcr.io/csi-local/csi-local:v0.0.9"),
-			"version-skew deployment kube-system/csi-local-controller", nil},
-	}
-}
-
-func classSituations() []situation {
-	const class = "storageclass local-dynamic-ssd"
-	return []situation{
-		{"immediate binding", remade("local-dynamic-ssd", "s/WaitForFirstConsumer/Immediate/"), "class-immediate " + class, nil},
-		{"a misspelt parameter", remade("local-dynamic-ssd", "s/^parameters:/&\\n  mkfs-options: -m 0/"), "class-parameters " + class, nil},
-		{"a misspelt pool", remade("local-dynamic-ssd", "s/pool: pool-ssd/pool: pool-ssdd/"), "class-pool " + class, nil},
-		{"a policy that is none", does("kubectl annotate storageclass local-dynamic-ssd " + controller.LostNodeAnnotation(driver) + "=delete"), "class-on-lost-node " + class, nil},
-	}
+	)
 }
 
 func nodeSituations() []situation {
