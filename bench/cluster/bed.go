@@ -16,21 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/test/cluster"
+	"github.com/csi-local/csi-local/test/cluster/installed"
 )
 
 const (
-	driverName = "kubernetes.io.csi.local"
-	className  = "local-dynamic-ssd"
-	poolName   = "pool-ssd"
-	groupName  = "vg-ssd"
-	scheduler  = "csi-local-scheduler"
-	mib        = int64(1) << 20
-	extent     = 4 * mib
+	mib = int64(1) << 20
 	// patience bounds a round; the goals are far below it.
-	patience  = 5 * time.Minute
-	lookEvery = 300 * time.Millisecond
+	patience = 5 * time.Minute
 	// provisionerPort is where csi-provisioner counts its calls: node.metricsPort + 1.
 	provisionerPort = "9809"
 )
@@ -48,13 +41,11 @@ func (b *bed) install(ctx context.Context) error {
 	if _, err := b.Kubectl(ctx, "apply", "-k", b.Manifests("second-scheduler")); err != nil {
 		return err
 	}
-	for _, what := range []string{"daemonset/csi-local-node", "deployment/csi-local-controller", "deployment/csi-local-scheduler"} {
-		if _, err := b.Kubectl(ctx, "-n", "kube-system", "rollout", "status", what, "--timeout="+patience.String()); err != nil {
-			return err
-		}
+	if err := installed.WaitRolledOut(ctx, b.Cluster, patience, installed.Parts()...); err != nil {
+		return err
 	}
-	return until(ctx, "what the node publishes", func() (string, error) {
-		bytes, err := b.published(ctx)
+	return installed.Until(ctx, patience, "what the node publishes", func(ctx context.Context) (string, error) {
+		bytes, err := installed.PublishedBytes(ctx, b.Cluster, b.node())
 		if err == nil && bytes == 0 {
 			return "nothing", nil
 		}
@@ -62,31 +53,13 @@ func (b *bed) install(ctx context.Context) error {
 	})
 }
 
-// published is how many bytes volumes of the pool may take: the node's annotation.
-func (b *bed) published(ctx context.Context) (int64, error) {
-	node, err := b.Client().CoreV1().Nodes().Get(ctx, b.node().Name(), metav1.GetOptions{})
+// exactFit is the size of volumes of which so many fit, and one more does not.
+func (b *bed) exactFit(ctx context.Context, count int64) (int64, error) {
+	bytes, err := installed.PublishedBytes(ctx, b.Cluster, b.node())
 	if err != nil {
 		return 0, err
 	}
-	text, there := node.Annotations[capacity.PoolsAnnotation(driverName)]
-	if !there {
-		return 0, nil
-	}
-	pools, bad, err := capacity.DecodePools(text)
-	if err == nil && len(bad) > 0 {
-		err = fmt.Errorf("annotation: %v", bad)
-	}
-	return pools[poolName], err
-}
-
-// exactFit is the size of volumes of which so many fit, and one more does not.
-func (b *bed) exactFit(ctx context.Context, count int64) (int64, error) {
-	bytes, err := b.published(ctx)
-	size := bytes / count / extent * extent
-	if err == nil && bytes-count*size >= size {
-		err = fmt.Errorf("%d bytes are left beside %d volumes of %d", bytes-count*size, count, size)
-	}
-	return size, err
+	return installed.FillBytes(bytes, count)
 }
 
 // inNamespace gives do a namespace, and deletes it with all volumes.
@@ -97,11 +70,9 @@ func (b *bed) inNamespace(ctx context.Context, do func(name string) error) error
 		return err
 	}
 	// A pod without its service account is refused.
-	err := until(ctx, "service account", func() (string, error) {
-		if _, err := b.Client().CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{}); err != nil {
-			return err.Error(), nil
-		}
-		return "", nil
+	err := installed.Until(ctx, patience, "service account", func(ctx context.Context) (string, error) {
+		_, err := b.Client().CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
+		return "", err
 	})
 	if err == nil {
 		err = do(name)
@@ -116,7 +87,7 @@ func (b *bed) inNamespace(ctx context.Context, do func(name string) error) error
 }
 
 func (b *bed) noVolumes(ctx context.Context) error {
-	return until(ctx, "no volumes", func() (string, error) {
+	return installed.Until(ctx, patience, "no volumes", func(ctx context.Context) (string, error) {
 		left, err := b.leftVolumes(ctx)
 		if err != nil || left == 0 {
 			return "", err
@@ -127,7 +98,7 @@ func (b *bed) noVolumes(ctx context.Context) error {
 
 // leftVolumes counts logical volumes and PersistentVolumes.
 func (b *bed) leftVolumes(ctx context.Context) (int, error) {
-	text, err := b.node().Run(ctx, "lvs", "--noheadings", "-o", "lv_name", groupName)
+	logical, err := installed.LogicalVolumes(ctx, b.node())
 	if err != nil {
 		return 0, err
 	}
@@ -135,31 +106,12 @@ func (b *bed) leftVolumes(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return max(len(strings.Fields(text)), len(volumes.Items)), nil
-}
-
-// until waits until there is nothing to complain of. An error of check ends it.
-func until(ctx context.Context, what string, check func() (complaint string, err error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %v", patience))
-	defer cancel()
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		complaint, err := check()
-		if err != nil || complaint == "" {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w: %s", what, context.Cause(ctx), complaint)
-		case <-tick.C:
-		}
-	}
+	return max(len(logical), len(volumes.Items)), nil
 }
 
 // driverPod is the DaemonSet's.
 func (b *bed) driverPod(ctx context.Context) (corev1.Pod, error) {
-	list, err := b.Client().CoreV1().Pods("kube-system").List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
+	list, err := b.Client().CoreV1().Pods(installed.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
 	if err != nil {
 		return corev1.Pod{}, err
 	}
@@ -213,7 +165,7 @@ func countFailedCreates(metrics string) (int, error) {
 }
 
 func claim(name string, bytes int64) *corev1.PersistentVolumeClaim {
-	class := className
+	class := installed.Class
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -227,7 +179,7 @@ func claim(name string, bytes int64) *corev1.PersistentVolumeClaim {
 func pod(name string, claimed bool) *corev1.Pod {
 	grace := int64(1) // with 0 it would be gone from the API server before kubelet has unmounted its volume
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
-		SchedulerName: scheduler, TerminationGracePeriodSeconds: &grace,
+		SchedulerName: installed.Scheduler, TerminationGracePeriodSeconds: &grace,
 		Containers: []corev1.Container{{Name: "main", Image: cluster.TestImage, Command: []string{"sleep", "1000000"}}},
 	}}
 	if claimed {

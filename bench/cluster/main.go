@@ -20,6 +20,7 @@ import (
 
 	"github.com/csi-local/csi-local/bench/result"
 	"github.com/csi-local/csi-local/test/cluster"
+	"github.com/csi-local/csi-local/test/cluster/installed"
 )
 
 type options struct {
@@ -63,7 +64,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
-		Disks: []cluster.Disk{{SizeBytes: 1024 * mib, VolumeGroup: groupName}},
+		Disks: []cluster.Disk{{SizeBytes: 1024 * mib, VolumeGroup: installed.VolumeGroup}},
 		// Programs that are killed on purpose again and again are started again at once.
 		Kubelet: map[string]any{"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "1s"}},
 	})

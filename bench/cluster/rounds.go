@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/csi-local/csi-local/test/cluster/installed"
 )
 
 // figures are what the repeats have measured, in seconds or counted.
@@ -104,7 +106,7 @@ func (b *bed) fourteenForTen(ctx context.Context, f *figures) error {
 		if _, err := b.round(ctx, name, pods{fourteen, size, ten}); err != nil {
 			return err
 		}
-		return until(ctx, "why four pods wait", func() (string, error) {
+		return installed.Until(ctx, patience, "why four pods wait", func(ctx context.Context) (string, error) {
 			pods, err := b.Client().CoreV1().Pods(name).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return "", err
@@ -199,7 +201,7 @@ func (b *bed) round(ctx context.Context, namespace string, p pods) (times, error
 			return times{}, err
 		}
 	}
-	err = until(ctx, "pods Running", func() (string, error) {
+	err = installed.Until(ctx, patience, "pods Running", func(context.Context) (string, error) {
 		if have := w.count(); have < p.running {
 			return fmt.Sprintf("%d of %d", have, p.running), nil
 		}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-local/csi-local/test/cluster"
+	"github.com/csi-local/csi-local/test/cluster/installed"
 	"github.com/csi-local/csi-local/test/kill"
 	"github.com/csi-local/csi-local/test/testbed"
 )
@@ -204,5 +205,5 @@ spec:
   - {name: main, image: %[4]q, command: [sleep, "1000000"], volumeMounts: [{name: data, mountPath: /data}]}
   volumes:
   - {name: data, persistentVolumeClaim: {claimName: %[1]s}}
-`, name, className, scheduler, cluster.TestImage)
+`, name, installed.Class, installed.Scheduler, cluster.TestImage)
 }

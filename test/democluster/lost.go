@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-local/csi-local/test/cluster"
+	"github.com/csi-local/csi-local/test/cluster/installed"
 )
 
 // powerCut ends a node under its pods, and sees that nothing is deleted.
@@ -37,7 +38,7 @@ func (d *demo) powerCut(ctx context.Context) error {
 	}
 	began = time.Now()
 	d.p.Line("    %s is switched off", d.lost.Name())
-	err := d.until(ctx, "the node's condition", func(ctx context.Context) (string, error) {
+	err := installed.Until(ctx, patience, "the node's condition", func(ctx context.Context) (string, error) {
 		node, err := d.c.Client().CoreV1().Nodes().Get(ctx, d.lost.Name(), metav1.GetOptions{})
 		if err != nil {
 			return "", err
@@ -102,7 +103,7 @@ func (d *demo) giveUp(ctx context.Context) error {
 	if _, err := d.kubectl(ctx, "delete", "node", d.lost.Name()); err != nil {
 		return err
 	}
-	err = d.until(ctx, "the volume that the user has deleted", func(ctx context.Context) (string, error) {
+	err = installed.Until(ctx, patience, "the volume that the user has deleted", func(ctx context.Context) (string, error) {
 		_, err := d.c.Client().CoreV1().PersistentVolumes().Get(ctx, scratch.Spec.VolumeName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return "", nil
@@ -127,7 +128,7 @@ func (d *demo) giveUp(ctx context.Context) error {
 
 func (d *demo) keptIsSpokenOf(ctx context.Context, began time.Time) error {
 	var message string
-	err := d.until(ctx, "the event", func(ctx context.Context) (string, error) {
+	err := installed.Until(ctx, patience, "the event", func(ctx context.Context) (string, error) {
 		messages, err := d.events(ctx, "report", "VolumeOnLostNode")
 		if err != nil || len(messages) == 0 {
 			return "there is none", err
@@ -148,7 +149,7 @@ func (d *demo) keptIsSpokenOf(ctx context.Context, began time.Time) error {
 }
 
 func (d *demo) startsElsewhere(ctx context.Context, began time.Time) error {
-	err := d.until(ctx, "the claim of "+d.moved, func(ctx context.Context) (string, error) {
+	err := installed.Until(ctx, patience, "the claim of "+d.moved, func(ctx context.Context) (string, error) {
 		claim, err := d.c.Client().CoreV1().PersistentVolumeClaims(namespace).Get(ctx, "data-"+d.moved, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return "", nil
@@ -188,15 +189,15 @@ func (d *demo) uninstall(ctx context.Context) error {
 	for _, args := range [][]string{
 		// A driver that still ends would publish again what is removed next.
 		{"-n", "kube-system", "wait", "--for=delete", "pod", "-l", "app.kubernetes.io/name=csi-local", "--timeout=" + patience.String()},
-		{"annotate", "nodes", "--all", "csi.volume.kubernetes.io/" + driverName + "-", driverName + "/capacity-report-"},
-		{"label", "nodes", "--all", driverName + "/node-"},
-		{"-n", "kube-system", "delete", "leases", "csi-local-controller-" + driverName, "external-resizer-kubernetes-io-csi-local", scheduler},
+		{"annotate", "nodes", "--all", "csi.volume.kubernetes.io/" + installed.Driver + "-", installed.Driver + "/capacity-report-"},
+		{"label", "nodes", "--all", installed.Driver + "/node-"},
+		{"-n", "kube-system", "delete", "leases", "csi-local-controller-" + installed.Driver, "external-resizer-kubernetes-io-csi-local", installed.Scheduler},
 	} {
 		if _, err := d.kubectl(ctx, args...); err != nil {
 			return err
 		}
 	}
-	err := d.until(ctx, "what is left", func(ctx context.Context) (string, error) {
+	err := installed.Until(ctx, patience, "what is left", func(ctx context.Context) (string, error) {
 		// Of a Node not its status, which lists the images that it still has.
 		nodes, err := d.c.Kubectl(ctx, "get", "nodes", "-o", "jsonpath={.items[*].metadata}")
 		if err != nil {
@@ -206,7 +207,7 @@ func (d *demo) uninstall(ctx context.Context) error {
 			"csinodes,csidrivers,storageclasses,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,configmaps,leases,"+
 				"priorityclasses,validatingadmissionpolicies,validatingadmissionpolicybindings,customresourcedefinitions,pods,persistentvolumes")
 		for line := range strings.Lines(nodes + "\n" + rest) {
-			if strings.Contains(line, driverName) || strings.Contains(line, "csi-local") {
+			if strings.Contains(line, installed.Driver) || strings.Contains(line, "csi-local") {
 				return strings.TrimSpace(line), err
 			}
 		}
@@ -216,7 +217,7 @@ func (d *demo) uninstall(ctx context.Context) error {
 		return err
 	}
 	d.p.Note("Nothing in the cluster names it any more. The volume group is its owner's:")
-	return d.onNode(ctx, n, "vgs", "--units", "m", "-o", "vg_name,lv_count,vg_size,vg_free", groupName)
+	return d.onNode(ctx, n, "vgs", "--units", "m", "-o", "vg_name,lv_count,vg_size,vg_free", installed.VolumeGroup)
 }
 
 // deleteAll returns when the last volume is gone, on the disks and in the cluster.
@@ -230,12 +231,12 @@ func (d *demo) deleteAll(ctx context.Context, n *cluster.Node) error {
 			return err
 		}
 	}
-	return d.until(ctx, "no volumes", func(ctx context.Context) (string, error) {
+	return installed.Until(ctx, patience, "no volumes", func(ctx context.Context) (string, error) {
 		left, err := d.c.Kubectl(ctx, "get", "pv,pvc", "-o", "name")
 		if err != nil || left != "" {
 			return left, err
 		}
-		volumes, err := d.volumes(ctx, n)
+		volumes, err := installed.LogicalVolumes(ctx, n)
 		if len(volumes) > 0 {
 			return fmt.Sprintf("%s has %v", n.Name(), volumes), err
 		}

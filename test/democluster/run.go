@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,24 +12,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/test/cluster"
+	"github.com/csi-local/csi-local/test/cluster/installed"
 	"github.com/csi-local/csi-local/test/screen"
 )
 
 const (
-	driverName = "kubernetes.io.csi.local"
-	poolName   = "pool-ssd"
-	groupName  = "vg-ssd"
-	namespace  = "default"
-	scheduler  = "csi-local-scheduler"
-	mib        = int64(1) << 20
-	extent     = 4 * mib
+	namespace = "default"
+	mib       = int64(1) << 20
 	// patience bounds what a healthy cluster does within seconds; two processors that
 	// share everything can be slow.
 	patience = 4 * time.Minute
-	// lookEvery is the time between two looks at something that is waited for.
-	lookEvery = 300 * time.Millisecond
 )
 
 // demo is the cluster and what has been made in it.
@@ -128,28 +120,9 @@ func typed(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// until waits until there is nothing to complain of.
-func (d *demo) until(ctx context.Context, what string, check func(context.Context) (complaint string, err error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %v", patience))
-	defer cancel()
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		complaint, err := check(ctx)
-		if err == nil && complaint == "" {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%s: %w: %s", what, context.Cause(ctx), complaint), err)
-		case <-tick.C:
-		}
-	}
-}
-
 // ready waits for pods, and tells how long that took since a time.
 func (d *demo) ready(ctx context.Context, since time.Time, pods ...string) error {
-	err := d.until(ctx, "pods Running", func(ctx context.Context) (string, error) {
+	err := installed.Until(ctx, patience, "pods Running", func(ctx context.Context) (string, error) {
 		list, err := d.c.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return "", err
@@ -199,23 +172,4 @@ func (d *demo) events(ctx context.Context, object string, reasons ...string) ([]
 		}
 	}
 	return messages, nil
-}
-
-// published is how many bytes volumes of the pool may take on a node: its annotation.
-func (d *demo) published(ctx context.Context, n *cluster.Node) (int64, error) {
-	node, err := d.c.Client().CoreV1().Nodes().Get(ctx, n.Name(), metav1.GetOptions{})
-	if err != nil {
-		return 0, err
-	}
-	pools, bad, err := capacity.DecodePools(node.Annotations[capacity.PoolsAnnotation(driverName)])
-	if err == nil && len(bad) > 0 {
-		err = fmt.Errorf("annotation of %s: %v", n.Name(), bad)
-	}
-	return pools[poolName], err
-}
-
-// volumes are the logical volumes of the node's pool.
-func (d *demo) volumes(ctx context.Context, n *cluster.Node) ([]string, error) {
-	text, err := n.Run(ctx, "lvs", "--noheadings", "-o", "lv_name", groupName)
-	return strings.Fields(text), err
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-local/csi-local/test/cluster"
+	"github.com/csi-local/csi-local/test/cluster/installed"
 )
 
 // step is one step of the demo. do fails if anything is not as it should be.
@@ -57,7 +58,7 @@ func (d *demo) start(ctx context.Context) error {
 	var err error
 	d.c, err = cluster.Start(ctx, cluster.Options{
 		Nodes: 2,
-		Disks: []cluster.Disk{{SizeBytes: 1024 * mib, VolumeGroup: groupName}, {SizeBytes: 512 * mib}},
+		Disks: []cluster.Disk{{SizeBytes: 1024 * mib, VolumeGroup: installed.VolumeGroup}, {SizeBytes: 512 * mib}},
 		// A node that is silent is NotReady after 40 s in a usual cluster.
 		ManagerFlags: []string{"--node-monitor-grace-period=20s"},
 	})
@@ -70,7 +71,7 @@ func (d *demo) start(ctx context.Context) error {
 	}
 	// What docs/install.md asks of an administrator was done at the first boot.
 	n := d.c.Nodes()[0]
-	return d.onNode(ctx, n, "vgs", "--units", "m", "-o", "vg_name,vg_size,vg_free", groupName)
+	return d.onNode(ctx, n, "vgs", "--units", "m", "-o", "vg_name,vg_size,vg_free", installed.VolumeGroup)
 }
 
 func (d *demo) install(ctx context.Context) error {
@@ -85,8 +86,8 @@ func (d *demo) install(ctx context.Context) error {
 	if !strings.Contains(text, "STATUS: deployed") {
 		return fmt.Errorf("helm says\n%s", text)
 	}
-	for _, what := range []string{"daemonset/csi-local-node", "deployment/csi-local-controller", "deployment/csi-local-scheduler"} {
-		if _, err := d.kubectl(ctx, "-n", "kube-system", "rollout", "status", what, "--timeout="+patience.String()); err != nil {
+	for _, what := range installed.Parts() {
+		if _, err := d.kubectl(ctx, "-n", installed.Namespace, "rollout", "status", what, "--timeout="+patience.String()); err != nil {
 			return err
 		}
 	}
@@ -102,13 +103,13 @@ func (d *demo) install(ctx context.Context) error {
 
 // look shows what the scheduler counts by.
 func (d *demo) look(ctx context.Context) error {
-	err := d.until(ctx, "what the nodes publish", func(ctx context.Context) (string, error) {
+	err := installed.Until(ctx, patience, "what the nodes publish", func(ctx context.Context) (string, error) {
 		for _, n := range d.c.Nodes() {
-			bytes, err := d.published(ctx, n)
+			bytes, err := installed.PublishedBytes(ctx, d.c, n)
 			if err != nil || bytes == 0 {
 				return n.Name() + " publishes nothing", err
 			}
-			if count, err := d.allocatable(ctx, n); err != nil || count != maxVolumes {
+			if count, err := installed.VolumeCount(ctx, d.c, n); err != nil || count != maxVolumes {
 				return fmt.Sprintf("%s allows %d volumes, not %d", n.Name(), count, maxVolumes), err
 			}
 		}
@@ -133,20 +134,6 @@ const (
 	countColumns      = `custom-columns=NAME:.metadata.name,DRIVER:.spec.drivers[*].name,VOLUMES:.spec.drivers[*].allocatable.count`
 )
 
-// allocatable is how many volumes the node's CSINode promises; -1 if it has no entry.
-func (d *demo) allocatable(ctx context.Context, n *cluster.Node) (int32, error) {
-	node, err := d.c.Client().StorageV1().CSINodes().Get(ctx, n.Name(), metav1.GetOptions{})
-	if err != nil {
-		return -1, err
-	}
-	for _, driver := range node.Spec.Drivers {
-		if driver.Name == driverName && driver.Allocatable != nil && driver.Allocatable.Count != nil {
-			return *driver.Allocatable.Count, nil
-		}
-	}
-	return -1, nil
-}
-
 // status is the command that people look with.
 func (d *demo) status(ctx context.Context) error {
 	text, err := d.host(ctx, "csi-local", d.csiLocal, "status")
@@ -154,7 +141,7 @@ func (d *demo) status(ctx context.Context) error {
 		return err
 	}
 	d.output(text)
-	for _, word := range []string{poolName, d.c.Nodes()[0].Name()} {
+	for _, word := range []string{installed.Pool, d.c.Nodes()[0].Name()} {
 		if !strings.Contains(text, word) {
 			return fmt.Errorf("csi-local status does not name %s", word)
 		}
@@ -213,7 +200,7 @@ func (d *demo) restart(ctx context.Context) error {
 	if err := d.ready(ctx, began, "db-0"); err != nil {
 		return err
 	}
-	err = d.until(ctx, "both pods' lines", func(ctx context.Context) (string, error) {
+	err = installed.Until(ctx, patience, "both pods' lines", func(ctx context.Context) (string, error) {
 		after, err := d.c.Kubectl(ctx, read...)
 		if before == "" || after != before+before {
 			return fmt.Sprintf("the volume held %q and holds %q", before, after), err

@@ -13,19 +13,23 @@ import (
 	"time"
 
 	"github.com/csi-local/csi-local/test/cluster"
+	"github.com/csi-local/csi-local/test/cluster/installed"
 )
 
 // storm fills both nodes at once, so far that one more volume fits on none.
 func (d *demo) storm(ctx context.Context) error {
 	for _, n := range d.c.Nodes() {
-		bytes, err := d.published(ctx, n)
+		bytes, err := installed.PublishedBytes(ctx, d.c, n)
 		if err != nil {
 			return err
 		}
 		// One volume of the StatefulSet is on each node.
-		size := (bytes - dbBytes) / stormPerNode / extent * extent
-		if rest := bytes - dbBytes - stormPerNode*size; rest >= size || d.sizeBytes != 0 && size != d.sizeBytes {
-			return fmt.Errorf("%s has %d bytes, which %d volumes of %d and of %d bytes do not fill", n.Name(), bytes, stormPerNode, d.sizeBytes, size)
+		size, err := installed.FillBytes(bytes-dbBytes, stormPerNode)
+		if err == nil && d.sizeBytes != 0 && size != d.sizeBytes {
+			err = fmt.Errorf("volumes of %d bytes, and on another node of %d", size, d.sizeBytes)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", n.Name(), err)
 		}
 		d.sizeBytes = size
 	}
@@ -54,7 +58,7 @@ func (d *demo) storm(ctx context.Context) error {
 		return err
 	}
 	for _, n := range d.c.Nodes() {
-		volumes, err := d.volumes(ctx, n)
+		volumes, err := installed.LogicalVolumes(ctx, n)
 		if err != nil {
 			return err
 		}
@@ -85,10 +89,10 @@ func (d *demo) tooMany(ctx context.Context) error {
 		return err
 	}
 	var message string
-	err := d.until(ctx, "the reason", func(ctx context.Context) (string, error) {
+	err := installed.Until(ctx, patience, "the reason", func(ctx context.Context) (string, error) {
 		messages, err := d.events(ctx, "one-more", "InsufficientLocalCapacity", "FailedScheduling")
 		i := slices.IndexFunc(messages, func(m string) bool {
-			return strings.Contains(m, poolName) && strings.Contains(m, "requested") && strings.Contains(m, "left of")
+			return strings.Contains(m, installed.Pool) && strings.Contains(m, "requested") && strings.Contains(m, "left of")
 		})
 		if err != nil || i < 0 {
 			return fmt.Sprintf("events %q", messages), err
@@ -113,7 +117,7 @@ func (d *demo) tooMany(ctx context.Context) error {
 // grow adds a disk to node-1, and sees both figures change and the pod start.
 func (d *demo) grow(ctx context.Context) error {
 	n := d.c.Nodes()[0]
-	before, err := d.published(ctx, n)
+	before, err := installed.PublishedBytes(ctx, d.c, n)
 	if err != nil {
 		return err
 	}
@@ -126,13 +130,13 @@ func (d *demo) grow(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	if err := d.onNode(ctx, n, "vgextend", groupName, n.Disk(1)); err != nil {
+	if err := d.onNode(ctx, n, "vgextend", installed.VolumeGroup, n.Disk(1)); err != nil {
 		return err
 	}
 	d.p.Note("Fewer volumes are told once it is noticed, within half a minute: LVM keeps its text on each")
 	d.p.Note("disk, and the new one has less room for it.")
-	err = d.until(ctx, "the CSINode", func(ctx context.Context) (string, error) {
-		count, err := d.allocatable(ctx, n)
+	err = installed.Until(ctx, patience, "the CSINode", func(ctx context.Context) (string, error) {
+		count, err := installed.VolumeCount(ctx, d.c, n)
 		if err != nil || count >= maxVolumes || count < stormPerNode {
 			return fmt.Sprintf("%d volumes", count), err
 		}
@@ -145,7 +149,7 @@ func (d *demo) grow(ctx context.Context) error {
 	if err := d.ready(ctx, began, "one-more"); err != nil {
 		return err
 	}
-	after, err := d.published(ctx, n)
+	after, err := installed.PublishedBytes(ctx, d.c, n)
 	if err == nil && after < before+d.sizeBytes {
 		err = fmt.Errorf("%d bytes were published, and %d now", before, after)
 	}
@@ -214,9 +218,9 @@ func (d *demo) calm(ctx context.Context) error {
 	if _, err := d.kubectl(ctx, "delete", "pod,pvc", "-l", "app=storm", "--wait=false"); err != nil {
 		return err
 	}
-	err := d.until(ctx, "deleted volumes", func(ctx context.Context) (string, error) {
+	err := installed.Until(ctx, patience, "deleted volumes", func(ctx context.Context) (string, error) {
 		for _, n := range d.c.Nodes() {
-			volumes, err := d.volumes(ctx, n)
+			volumes, err := installed.LogicalVolumes(ctx, n)
 			if err != nil || len(volumes) != 1 {
 				return fmt.Sprintf("%s has %v", n.Name(), volumes), err
 			}
@@ -236,5 +240,5 @@ func (d *demo) calm(ctx context.Context) error {
 }
 
 func (d *demo) showVolumes(ctx context.Context, n *cluster.Node) error {
-	return d.onNode(ctx, n, "lvs", "--units", "m", "-o", "lv_name,lv_size,vg_free", groupName)
+	return d.onNode(ctx, n, "lvs", "--units", "m", "-o", "lv_name,lv_size,vg_free", installed.VolumeGroup)
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-local/csi-local/test/cluster"
+	"github.com/csi-local/csi-local/test/cluster/installed"
 )
 
 const (
@@ -70,7 +71,7 @@ func HurryOrphans(ctx context.Context, c *cluster.Cluster) (undo func(context.Co
 	rollout := func(ctx context.Context, args ...string) error {
 		_, err := c.Kubectl(ctx, append([]string{"-n", "kube-system"}, args...)...)
 		if err == nil {
-			_, err = c.Kubectl(ctx, "-n", "kube-system", "rollout", "status", "daemonset/csi-local-node", "--timeout=3m")
+			err = installed.WaitRolledOut(ctx, c, victimPatience, "daemonset/csi-local-node")
 		}
 		return err
 	}
