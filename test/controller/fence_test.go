@@ -83,6 +83,7 @@ func (b *bed) checkResizer(account kubernetes.Interface, volume, claim string) {
 		{"forget the size before, and something else", `{` + note + `null,"a":"b"}}}`, "its finalizers and its capacity"},
 		{"forget the size before", `{` + note + `null}}}`, ""},
 		{"take back afterwards, and note it", `{"spec":{"capacity":{"storage":"1Gi"}},` + note + `"1Gi"}}}`, ""},
+		{"write what is there", `{}`, ""},
 	} {
 		if err := patch(step.patch); (err == nil) != (step.refused == "") || err != nil && !strings.Contains(err.Error(), step.refused) {
 			t.Errorf("%s: want refused %q: %v", step.what, step.refused, err)
