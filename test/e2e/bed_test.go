@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-local/csi-local/pkg/capacity"
@@ -42,7 +44,35 @@ func (b bed) run(t *testing.T, name string, test func(t *testing.T, b bed)) (ok 
 		test(t, b)
 		b.Must(t, "delete", "namespace", b.namespace, "--timeout", patience.String())
 		b.wantNoVolumes(t)
+		// From the kills on there were API servers that have forbidden what they had not read
+		// about yet.
+		if !slices.Contains([]string{"kills", "doctor", "uninstall"}, name) {
+			b.wantNothingForbidden(t)
+		}
 	})
+}
+
+// wantNothingForbidden looks into the logs of all containers of csi-local: each has the
+// rights that it needs.
+func (b bed) wantNothingForbidden(t *testing.T) {
+	t.Helper()
+	pods, err := b.Client().CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=csi-local"})
+	if err != nil || len(pods.Items) == 0 {
+		t.Fatalf("%d pods, error %v", len(pods.Items), err)
+	}
+	for _, pod := range pods.Items {
+		for _, container := range pod.Spec.Containers {
+			log, err := b.Client().CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container.Name}).DoRaw(t.Context())
+			if err != nil && pod.DeletionTimestamp == nil {
+				t.Error(err)
+			}
+			for line := range strings.Lines(string(log)) {
+				if strings.Contains(strings.ToLower(line), "forbidden") {
+					t.Errorf("%s in %s: %s", container.Name, pod.Name, line)
+				}
+			}
+		}
+	}
 }
 
 // wantNoVolumes waits until neither the cluster nor a disk has a volume of ours.
@@ -169,14 +199,20 @@ func (b bed) published(t *testing.T, n *cluster.Node) int64 {
 	return pools[pool]
 }
 
-// allocatable is how many volumes the node's CSINode promises; -1 if it has no entry.
-func (b bed) allocatable(t *testing.T, n *cluster.Node) int32 {
+// csiNode is the node's CSINode.
+func (b bed) csiNode(t *testing.T, n *cluster.Node) *storagev1.CSINode {
 	t.Helper()
 	node, err := b.Client().StorageV1().CSINodes().Get(t.Context(), n.Name(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range node.Spec.Drivers {
+	return node
+}
+
+// allocatable is how many volumes the node's CSINode promises; -1 if it has no entry.
+func (b bed) allocatable(t *testing.T, n *cluster.Node) int32 {
+	t.Helper()
+	for _, d := range b.csiNode(t, n).Spec.Drivers {
 		if d.Name == driver && d.Allocatable != nil && d.Allocatable.Count != nil {
 			return *d.Allocatable.Count
 		}

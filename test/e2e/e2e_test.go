@@ -27,6 +27,7 @@ func TestEndToEnd(t *testing.T) {
 	}{
 		{"kinds", testKinds},
 		{"shared", testShared},
+		{"refused", testRefused},
 		{"storm", testStorm},
 		{"expansion", testExpansion},
 		{"limits", testLimits},

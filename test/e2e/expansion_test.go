@@ -3,9 +3,16 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-local/csi-local/test/testbed"
 )
@@ -39,35 +46,106 @@ func (b bed) wantProgress(t *testing.T, pod string, before int) (now int) {
 	return now
 }
 
-// testExpansion grows a volume under a writer; then it asks for more than there is, and
-// takes that back.
+// testExpansion grows a volume under a writer, when its snapshot is gone; then it asks for
+// more than there is, and takes that back.
 func testExpansion(t *testing.T, b bed) {
 	b.apply(t, claim("data", class, 128*mib), pod("writer", writer, map[string]string{"data": ofClaim("data")}))
 	b.wantReady(t, "writer")
 	count := b.wantProgress(t, "writer", 0)
 
-	b.resize(t, "data", 512*mib)
+	n := b.nodeOf(t, "writer")
+	n.MustRun(t, "lvcreate", "-y", "-s", "-n", "by-hand", "-L", "8m", group+"/"+b.logicalVolumes(t, n)[0])
+	b.resize(t, "writer", "data", 512*mib)
+	b.wantEvent(t, "writer", "VolumeResizeFailed", "snapshot", "by-hand")
+	n.MustRun(t, "lvremove", "-y", group+"/by-hand")
 	b.wantCapacity(t, "data", 512*mib)
 	if kib, err := strconv.Atoi(b.mustExec(t, "writer", "df -Pk /data | tail -n 1 | awk '{print $2}'")); err != nil || int64(kib)<<10 < 400*mib {
 		t.Errorf("the file system has %d KiB, error %v", kib, err)
 	}
 	count = b.wantProgress(t, "writer", count)
 
-	beyond := b.published(t, b.nodeOf(t, "writer")) + extent
-	b.resize(t, "data", beyond)
-	b.wantEvent(t, "writer", "VolumeResizeFailed", pool, "at most")
+	b.resize(t, "writer", "data", 10<<40)
+	b.wantEvent(t, "writer", "VolumeResizeFailed", "OutOfRange", "10 TiB", pool, "left; at most")
+	testbed.Eventually(t, patience, "what the claim says", func() string {
+		got := b.kubectl(t, "get", "persistentvolumeclaim", "data", "-o", "jsonpath={.status.allocatedResourceStatuses.storage}")
+		if got != string(corev1.PersistentVolumeClaimNodeResizeInfeasible) {
+			return got
+		}
+		return ""
+	})
 	count = b.wantProgress(t, "writer", count)
-	b.resize(t, "data", 640*mib)
+	b.resize(t, "writer", "data", 640*mib)
 	b.wantCapacity(t, "data", 640*mib)
 	b.wantProgress(t, "writer", count)
 	if restarts := b.kubectl(t, "get", "pod", "writer", "-o", "jsonpath={.status.containerStatuses[0].restartCount}"); restarts != "0" {
 		t.Errorf("the writer was restarted %s times", restarts)
 	}
+	b.wantQuickLVM(t)
 }
 
-func (b bed) resize(t *testing.T, claim string, bytes int64) {
+// wantQuickLVM wants no LVM command of the drivers to have waited for a udevd that there is
+// not in their containers.
+func (b bed) wantQuickLVM(t *testing.T) {
+	t.Helper()
+	pods, err := b.Client().CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := map[string]bool{}
+	for _, p := range pods.Items {
+		for _, m := range b.metricsOf(t, p.Status.PodIP)["csi_local_lvm_command_seconds"].GetMetric() {
+			commands[m.GetLabel()[0].GetValue()] = true
+			for _, bucket := range m.GetHistogram().GetBucket() {
+				if slow := m.GetHistogram().GetSampleCount() - bucket.GetCumulativeCount(); bucket.GetUpperBound() == 5 && slow > 0 {
+					t.Errorf("%v took more than 5 s on %s, %d times", m.GetLabel(), p.Spec.NodeName, slow)
+				}
+			}
+		}
+	}
+	for _, command := range []string{"lvcreate", "lvextend"} {
+		if !commands[command] {
+			t.Errorf("of the LVM commands that were run, %v, none is %s", commands, command)
+		}
+	}
+}
+
+// metricsOf are those of a driver.
+func (b bed) metricsOf(t *testing.T, address string) map[string]*dto.MetricFamily {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+":9808/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+// resize asks for another size, and has kubelet look at the claim as soon as csi-resizer has
+// done its part: it does so when the pod has changed, and else about once a minute.
+func (b bed) resize(t *testing.T, pod, claim string, bytes int64) {
 	t.Helper()
 	b.kubectl(t, "patch", "persistentvolumeclaim", claim, "--patch", fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":"%d"}}}}`, bytes))
+	volume := b.volumesOf(t, claim)[0]
+	testbed.Eventually(t, patience, "size of the PersistentVolume", func() string {
+		object, err := b.Client().CoreV1().PersistentVolumes().Get(t.Context(), volume, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		if size := object.Spec.Capacity.Storage(); size.Value() != bytes {
+			return size.String() + "\n" + strings.Join(b.events(t, claim), "\n")
+		}
+		return ""
+	})
+	b.kubectl(t, "annotate", "pod", pod, "--overwrite", fmt.Sprintf("e2e/asked=%d", bytes))
 }
 
 // wantCapacity waits until a claim has its size, in the node's file system too.

@@ -14,8 +14,12 @@ import (
 	"github.com/csi-local/csi-local/test/testbed"
 )
 
-// lostDelay is what the controller waits here; a quarter of an hour is its default.
-const lostDelay = 20 * time.Second
+const (
+	// lostDelay is what the controller waits here; a quarter of an hour is its default.
+	lostDelay = 20 * time.Second
+	// lostVolumes are those that a user deletes while their node is off.
+	lostVolumes = 10
+)
 
 // optedIn is a class whose users can build their data again, and one of them.
 const optedIn = `
@@ -45,8 +49,9 @@ spec:
 `
 
 // testLostNode switches a node off for good. As long as it is only NotReady, nothing
-// happens to its volumes. When its Node object is deleted, what the user had deleted goes,
-// what may be rebuilt comes up elsewhere, and the rest is left and spoken of.
+// happens to its volumes, and what waits there keeps nobody waiting on other nodes. When its
+// Node object is deleted, what the user had deleted goes, what may be rebuilt comes up
+// elsewhere, and the rest is left and spoken of.
 func testLostNode(t *testing.T, b bed) {
 	b.system(t, "patch", "deployment", "csi-local-controller", "--type=json", "--patch",
 		fmt.Sprintf(`[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--lost-node-delay=%s"}]`, lostDelay))
@@ -57,28 +62,29 @@ func testLostNode(t *testing.T, b bed) {
 	t.Cleanup(func() { b.system(t, "delete", "storageclass", "e2e-rebuilt") })
 	b.wantReady(t, "replica-0")
 	lost := b.nodeOf(t, "replica-0")
-	here := "nodeSelector: {kubernetes.io/hostname: " + lost.Name() + "}"
-	b.apply(t, claim("kept", class, 32*mib), claim("gone", class, 32*mib),
-		pod("user", forever, map[string]string{"kept": ofClaim("kept"), "gone": ofClaim("gone")}, here))
-	b.wantReady(t, "user")
-	gone := b.kubectl(t, "get", "persistentvolumeclaim", "gone", "-o", "jsonpath={.spec.volumeName}")
-
+	deleted := b.useBothNodes(t, lost)
+	gone := b.volumesOf(t, deleted...)
 	if err := lost.PowerCut(); err != nil {
 		t.Fatal(err)
 	}
 	b.wantReadyCondition(t, lost.Name(), corev1.ConditionUnknown)
-	b.wantNothingDeleted(t, 3, 2*lostDelay)
+	b.wantNothingDeleted(t, lostVolumes+3, 2*lostDelay)
 
 	b.kubectl(t, "delete", "pod", "user", "--force")
-	b.kubectl(t, "delete", "persistentvolumeclaim", "gone", "--wait=false")
-	b.Must(t, "delete", "node", lost.Name())
-	testbed.Eventually(t, patience, "the volume that the user deleted", func() string {
-		out, err := b.Kubectl(t.Context(), "get", "persistentvolume", gone, "--ignore-not-found", "-o", "yaml")
-		if err != nil {
-			return err.Error()
+	b.kubectl(t, append([]string{"delete", "persistentvolumeclaim", "--wait=false"}, deleted...)...)
+	testbed.Eventually(t, patience, "the volumes that the user deleted", func() string {
+		phases := b.Must(t, append([]string{"get", "persistentvolume", "-o", "jsonpath={.items[*].status.phase}"}, gone...)...)
+		if strings.Count(phases, "Released") != lostVolumes {
+			return phases
 		}
-		return out
+		return ""
 	})
+	elsewhere := b.volumesOf(t, "neighbour")
+	b.kubectl(t, "delete", "pod,persistentvolumeclaim", "neighbour")
+	b.wantGone(t, 30*time.Second, "persistentvolume", elsewhere...)
+	b.Must(t, "delete", "node", lost.Name())
+	b.wantGone(t, patience, "persistentvolume", gone...)
+	b.wantGone(t, patience, "csinode", lost.Name())
 	b.wantEvent(t, "kept", "VolumeOnLostNode")
 	b.wantElsewhere(t, "replica-0", lost.Name())
 
@@ -87,6 +93,48 @@ func testLostNode(t *testing.T, b bed) {
 		t.Fatal(err)
 	}
 	b.wantRolledOut(t, "daemonset/csi-local-node")
+}
+
+// useBothNodes has pods with volumes on the node that will be lost, whose claims but "kept"
+// are returned, and on the other one.
+func (b bed) useBothNodes(t *testing.T, lost *cluster.Node) (claims []string) {
+	t.Helper()
+	other := b.Nodes()[0]
+	if other == lost {
+		other = b.Nodes()[1]
+	}
+	volumes := map[string]string{"kept": ofClaim("kept")}
+	objects := []string{claim("kept", class, 32*mib)}
+	for i := range lostVolumes {
+		name := fmt.Sprintf("gone-%d", i)
+		claims, objects = append(claims, name), append(objects, claim(name, class, 8*mib))
+		volumes[name] = ofClaim(name)
+	}
+	b.apply(t, append(objects, pod("user", forever, volumes, on(lost)), claim("neighbour", class, 8*mib),
+		pod("neighbour", forever, map[string]string{"data": ofClaim("neighbour")}, on(other)))...)
+	b.wantReady(t, "user", "neighbour")
+	return claims
+}
+
+// volumesOf are the PersistentVolumes of claims.
+func (b bed) volumesOf(t *testing.T, claims ...string) (volumes []string) {
+	t.Helper()
+	for _, name := range claims {
+		volumes = append(volumes, b.kubectl(t, "get", "persistentvolumeclaim", name, "-o", "jsonpath={.spec.volumeName}"))
+	}
+	return volumes
+}
+
+// wantGone waits until objects are deleted.
+func (b bed) wantGone(t *testing.T, within time.Duration, kind string, names ...string) {
+	t.Helper()
+	testbed.Eventually(t, within, fmt.Sprintf("%s %v", kind, names), func() string {
+		out, err := b.Kubectl(t.Context(), append([]string{"get", kind, "--ignore-not-found", "-o", "name"}, names...)...)
+		if err != nil {
+			return err.Error()
+		}
+		return out
+	})
 }
 
 func (b bed) wantReadyCondition(t *testing.T, node string, want corev1.ConditionStatus) {

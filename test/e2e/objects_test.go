@@ -63,5 +63,18 @@ spec:
 // ofClaim is a pod's volume.
 func ofClaim(name string) string { return fmt.Sprintf("persistentVolumeClaim: {claimName: %s}", name) }
 
+// ephemeral is a volume that comes and goes with its pod, by a claim of its own.
+func ephemeral(bytes int64) string {
+	return fmt.Sprintf("ephemeral: {volumeClaimTemplate: {spec: {storageClassName: %s, accessModes: [ReadWriteOnce], resources: {requests: {storage: %d}}}}}", class, bytes)
+}
+
+// inline is a volume that is the driver's alone, with these attributes.
+func inline(attributes string) string {
+	return fmt.Sprintf("csi: {driver: %s, volumeAttributes: {%s}}", driver, attributes)
+}
+
+// on is a line of the spec of a pod that is to be on that node.
+func on(n *cluster.Node) string { return "nodeSelector: {kubernetes.io/hostname: " + n.Name() + "}" }
+
 // forever keeps a pod running.
 const forever = "exec sleep 1000000"

@@ -3,8 +3,6 @@ package e2e
 import (
 	"fmt"
 	"testing"
-
-	"github.com/csi-local/csi-local/test/testbed"
 )
 
 const (
@@ -70,37 +68,4 @@ func testTooMany(t *testing.T, b bed, size int64, pods []string) {
 		b.kubectl(t, "delete", "persistentvolumeclaim", name)
 	}
 	b.wantReady(t, "more-1", "more-2")
-}
-
-// testLimits changes what a node has, and looks at what it says and at who is woken.
-func testLimits(t *testing.T, b bed) {
-	n := b.Nodes()[0]
-	before, disk := b.published(t, n), n.Disk(1)
-	size := before + 512*mib // of one node, and more than any has
-	b.apply(t, claim("large", class, size), pod("large", forever, map[string]string{"data": ofClaim("large")}))
-	b.wantEvent(t, "large", pool, "requested", "left of")
-
-	n.MustRun(t, "vgextend", group, disk)
-	b.wantReady(t, "large")
-	if grown := b.published(t, n); grown <= before {
-		t.Errorf("%d bytes were published before vgextend, %d after", before, grown)
-	}
-	b.kubectl(t, "delete", "pod,persistentvolumeclaim", "large")
-	b.wantNoVolumes(t)
-	n.MustRun(t, "vgreduce", group, disk)
-	n.MustRun(t, "lvcreate", "-y", "-an", "-Zn", "-n", "foreign", "-L", "512m", group)
-	b.wantPublished(t, before-512*mib)
-	n.MustRun(t, "lvremove", "-y", group+"/foreign")
-	b.wantPublished(t, before)
-}
-
-// wantPublished waits for what node-1 says.
-func (b bed) wantPublished(t *testing.T, want int64) {
-	t.Helper()
-	testbed.Eventually(t, patience, "what the node publishes", func() string {
-		if got := b.published(t, b.Nodes()[0]); got != want {
-			return fmt.Sprintf("%d bytes, want %d", got, want)
-		}
-		return ""
-	})
 }

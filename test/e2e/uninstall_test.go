@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -10,13 +11,16 @@ import (
 	"github.com/csi-local/csi-local/test/testbed"
 )
 
-// testUninstall takes csi-local away, as docs/install.md says, with a volume in use by nobody, and brings it back.
+// testUninstall takes csi-local away, as docs/install.md says, with a volume in use by
+// nobody, of which somebody has made a snapshot, and brings it back.
 func testUninstall(t *testing.T, b bed) {
 	data := map[string]string{"data": ofClaim("data")}
 	b.apply(t, claim("data", class, 64*mib), pod("before", forever, data))
 	b.wantReady(t, "before")
 	b.mustExec(t, "before", "echo precious > /data/file; sync")
+	n := b.nodeOf(t, "before")
 	b.kubectl(t, "delete", "pod", "before")
+	n.MustRun(t, "lvcreate", "-y", "-s", "-n", "by-hand", "-L", "8m", group+"/"+b.logicalVolumes(t, n)[0])
 
 	b.Must(t, "delete", "-k", b.Manifests("second-scheduler"), "--timeout="+patience.String())
 	b.Must(t, "wait", "--for=delete", "pods", "-n", "kube-system", "-l", "app.kubernetes.io/name=csi-local", "--timeout="+patience.String())
@@ -39,6 +43,16 @@ func testUninstall(t *testing.T, b bed) {
 	if got := b.mustExec(t, "after", "cat /data/file"); got != "precious" {
 		t.Errorf("the volume has %q", got)
 	}
+	// The volume is csi-local's again: only the snapshot is missing from what it has.
+	size := strings.TrimSpace(n.MustRun(t, "vgs", "--noheadings", "--units", "b", "--nosuffix", "-o", "vg_size", group))
+	if got := strconv.FormatInt(b.published(t, n)+8*mib, 10); got != size {
+		t.Errorf("%s bytes and a snapshot of 8 MiB are published, the volume group has %s", got, size)
+	}
+	restarts := b.Must(t, "-n", "kube-system", "get", "pods", "-l", "app.kubernetes.io/component=node", "-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}")
+	if strings.Trim(restarts, "0 ") != "" {
+		t.Errorf("containers were started again, %s times", restarts)
+	}
+	n.MustRun(t, "lvremove", "-y", group+"/by-hand")
 }
 
 // wantNothingOfOurs looks into everything that the cluster stores. Claims and volumes
