@@ -46,7 +46,9 @@ func Situations() []Situation {
 		{"an older controller", "kubectl set image -n kube-system deployment csi-local-controller csi-local=ghcr.io/csi-local/csi-local:v0.0.9",
 			"version-skew deployment kube-system/csi-local-controller", ""},
 		{"immediate binding", remade("local-dynamic-ssd", "s/WaitForFirstConsumer/Immediate/"), "class-immediate " + class, ""},
-		{"a misspelt parameter", remade("local-dynamic-ssd", `s/^parameters:/&\n  mkfs-options: -m 0/`), "class-parameters " + class, ""},
+		{"a misspelt parameter", remade("local-dynamic-ssd", `s/^parameters:/&\n  mkfs-options: -m 0/`), "class-parameters " + class,
+			// It is spelt right now, but nothing that the manifests have, and cannot be changed.
+			"kubectl delete storageclass local-dynamic-ssd && kubectl apply -k deploy/manifests/second-scheduler"},
 		{"a misspelt pool", remade("local-dynamic-ssd", "s/pool: pool-ssd/pool: pool-ssdd/") + asks, "class-pool " + class, asksNoMore},
 		{"a policy that is none", "kubectl annotate storageclass local-dynamic-ssd " + controller.LostNodeAnnotation(driver) + "=delete", "class-on-lost-node " + class, ""},
 	}

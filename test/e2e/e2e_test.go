@@ -35,6 +35,7 @@ func TestEndToEnd(t *testing.T) {
 		{"upgrade", testUpgrade},
 		{"lost-node", testLostNode},
 		{"kills", testKills},
+		{"doctor", testDoctor},
 		{"uninstall", testUninstall},
 	} {
 		// What a test that failed has left would be the next one's failure.
