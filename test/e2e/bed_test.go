@@ -42,6 +42,8 @@ func (b bed) run(t *testing.T, name string, test func(t *testing.T, b bed)) (ok 
 		b.namespace = "e2e-" + name
 		b.Must(t, "create", "namespace", b.namespace)
 		test(t, b)
+		// A namespace with pods in it would be looked at again after many seconds only.
+		b.kubectl(t, "delete", "statefulset,pod,persistentvolumeclaim", "--all", "--timeout", patience.String())
 		b.Must(t, "delete", "namespace", b.namespace, "--timeout", patience.String())
 		b.wantNoVolumes(t)
 		// From the kills on there were API servers that have forbidden what they had not read
