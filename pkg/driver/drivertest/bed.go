@@ -210,10 +210,16 @@ func (b *Bed) Clients() (csi.ControllerClient, csi.NodeClient) { return b.Contro
 // Kubelet implements [Service].
 func (b *Bed) Kubelet() string { return b.KubeletDir }
 
-// Close stops the driver and waits for what it is doing.
+// Close stops the driver and waits for what it is doing. Without one that runs, because
+// the last Start has failed, it does nothing.
 func (b *Bed) Close() error {
+	if b.served == nil {
+		return nil
+	}
 	b.cancel()
-	return errors.Join(<-b.served, b.conn.Close())
+	err := errors.Join(<-b.served, b.conn.Close())
+	b.served = nil
+	return err
 }
 
 // Restart stops the driver process and starts another.
