@@ -146,7 +146,7 @@ sim: ## simulate 10,000 pods with other ways of tracking capacity beside ours; m
 	$(GO) run ./test/sim/cmd/sim -nodes 100 -pods 10000 -seeds 5 -json .cache/sim.json
 
 .PHONY: storm
-storm: build-scheduler ## thousands of pods with volumes on a real scheduler; hours, goes on where it was stopped
+storm: ## thousands of pods with volumes on a real scheduler; hours, goes on where it was stopped
 	@hack/storm
 
 .PHONY: clean

@@ -1,6 +1,7 @@
 package storm
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
@@ -16,6 +17,8 @@ type schedulerConfig struct {
 	kubeconfig string
 	// stock leaves the plugin out.
 	stock bool
+	// name is the profile's; schedulerName if empty.
+	name string
 	// quickLease moves leadership within seconds, where 15 are the default.
 	quickLease bool
 	// alone leaves out leader election, and unlimited the limit on requests.
@@ -52,9 +55,12 @@ func (c schedulerConfig) render() ([]byte, error) {
 	if c.quickLease {
 		election["leaseDuration"], election["renewDeadline"], election["retryPeriod"] = "6s", "4s", "500ms"
 	}
-	if c.stock {
-		profiles[0] = map[string]any{"schedulerName": schedulerName}
+	profile, isMap := profiles[0].(map[string]any)
+	if !isMap || c.stock {
+		profile = map[string]any{}
 	}
+	profile["schedulerName"] = cmp.Or(c.name, schedulerName)
+	profiles[0] = profile
 	return yaml.Marshal(file)
 }
 

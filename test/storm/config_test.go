@@ -33,6 +33,10 @@ func TestSchedulerConfig(t *testing.T) {
 	if diff := cmp.Diff(want, stock["profiles"]); diff != "" {
 		t.Errorf("kube-scheduler's profiles (-want +got):\n%s", diff)
 	}
+	want = []any{map[string]any{"schedulerName": "another"}}
+	if diff := cmp.Diff(want, render(schedulerConfig{stock: true, name: "another"})["profiles"]); diff != "" {
+		t.Errorf("kube-scheduler's profiles under another name (-want +got):\n%s", diff)
+	}
 	delete(local, "profiles")
 	delete(stock, "profiles")
 	if diff := cmp.Diff(local, stock); diff != "" {

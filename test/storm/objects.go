@@ -120,7 +120,7 @@ func waitForAccount(ctx context.Context, client kubernetes.Interface) error {
 func createPod(ctx context.Context, client kubernetes.Interface, p pod, withVolume bool) error {
 	no := false
 	object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.name}, Spec: v1.PodSpec{
-		SchedulerName: schedulerName, PriorityClassName: priorityName(p.bytes), AutomountServiceAccountToken: &no,
+		SchedulerName: p.scheduler, PriorityClassName: priorityName(p.bytes), AutomountServiceAccountToken: &no,
 		Containers: []v1.Container{{Name: "main", Image: "none"}}}}
 	if withVolume {
 		claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: p.name}, Spec: v1.PersistentVolumeClaimSpec{

@@ -152,13 +152,15 @@ func (o *observer) nodeOf(pod string) (string, bool) {
 	return b.node, there
 }
 
-// boundTimes are sorted.
-func (o *observer) boundTimes() []time.Time {
+// boundTimes are those of some pods, sorted.
+func (o *observer) boundTimes(of func(pod string) bool) []time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var times []time.Time
-	for _, b := range o.bound {
-		times = append(times, b.at)
+	for name, b := range o.bound {
+		if of(name) {
+			times = append(times, b.at)
+		}
 	}
 	slices.SortFunc(times, time.Time.Compare)
 	return times

@@ -1,7 +1,5 @@
 package storm
 
-import "time"
-
 // anyFits tells whether a pod that waits would fit on some node.
 func (s *storm) anyFits() bool { return s.stuckThatFit() > 0 }
 
@@ -51,12 +49,4 @@ func (s *storm) record() Record {
 		r.LatencyP50, r.LatencyP99 = at(50), at(99)
 	}
 	return r
-}
-
-// pace is how many bindings there were in a second, from the first to the last.
-func pace(times []time.Time) float64 {
-	if len(times) < 2 {
-		return 0
-	}
-	return float64(len(times)-1) / times[len(times)-1].Sub(times[0]).Seconds()
 }

@@ -23,6 +23,8 @@ type pod struct {
 	name  string
 	bytes int64
 	class string
+	// scheduler is who places it.
+	scheduler string
 }
 
 // workload is what a storm creates, and what there is room for.
@@ -45,7 +47,7 @@ func workloadOf(o Options) workload {
 	for i, bytes := range volumeSizes() {
 		demand += bytes * int64(counts[i])
 		for range counts[i] * o.Nodes {
-			w.pods = append(w.pods, pod{fmt.Sprintf("pod-%05d", len(w.pods)), bytes, classNames()[random.IntN(classes)]})
+			w.pods = append(w.pods, pod{fmt.Sprintf("pod-%05d", len(w.pods)), bytes, classNames()[random.IntN(classes)], schedulerName})
 		}
 	}
 	w.capacityBytes = demand * 100 / int64(o.FillPercent) / largestBytes * largestBytes

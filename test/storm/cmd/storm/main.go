@@ -120,8 +120,8 @@ func throughputCommand(ctx context.Context, flags *flag.FlagSet, records *string
 	o := storm.ThroughputOptions{Progress: stderr}
 	programFlags(flags, &o.Programs, &o.Config)
 	flags.IntVar(&o.Nodes, "nodes", 100, "nodes")
-	flags.IntVar(&o.Pods, "pods", 5000, "pods in a round")
-	flags.IntVar(&o.Rounds, "rounds", 15, "rounds of each scheduler")
+	flags.IntVar(&o.Pods, "pods", 3000, "pods for each scheduler in a round")
+	flags.IntVar(&o.Rounds, "rounds", 15, "rounds")
 	missing := flags.Bool("missing", false, "do nothing if there is a record already")
 	return func() error {
 		if _, err := os.Stat(filepath.Join(*records, throughputName+".json")); err == nil && *missing {
