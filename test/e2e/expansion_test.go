@@ -84,7 +84,8 @@ func testExpansion(t *testing.T, b bed) {
 }
 
 // wantQuickLVM wants no LVM command that has made or grown a device to have waited for a
-// udevd that there is not in the drivers' containers.
+// udevd that there is not in the drivers' containers. A node with one busy processor can
+// take seconds without that.
 func (b bed) wantQuickLVM(t *testing.T) {
 	t.Helper()
 	pods, err := b.Client().CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
@@ -100,8 +101,8 @@ func (b bed) wantQuickLVM(t *testing.T) {
 			}
 			seen[command] = true
 			for _, bucket := range m.GetHistogram().GetBucket() {
-				if slow := m.GetHistogram().GetSampleCount() - bucket.GetCumulativeCount(); bucket.GetUpperBound() == 5 && slow > 0 {
-					t.Errorf("%s took more than 5 s on %s, %d times", command, p.Spec.NodeName, slow)
+				if slow := m.GetHistogram().GetSampleCount() - bucket.GetCumulativeCount(); bucket.GetUpperBound() == 30 && slow > 0 {
+					t.Errorf("%s took more than 30 s on %s, %d times", command, p.Spec.NodeName, slow)
 				}
 			}
 		}
