@@ -27,13 +27,13 @@ func testUpgrade(t *testing.T, b bed) {
 	for i := range made {
 		load.Go(func() { made[i] = b.load().Work(ctx, fmt.Sprintf("w%d", i)) })
 	}
-	// All at once, as helm upgrade does.
 	parts := []string{"daemonset/csi-local-node", "deployment/csi-local-scheduler", "deployment/csi-local-controller"}
 	for i, container := range []string{"csi-local", scheduler, "csi-local"} {
 		b.system(t, "set", "image", parts[i], container+"="+b.nextImage(t, parts[i], container))
+		b.wantRolledOut(t, parts[i])
 	}
-	b.wantRolledOut(t, parts...)
 	count = b.wantProgress(t, "writer", count)
+	// And back all at once, as helm does.
 	for _, part := range parts {
 		b.system(t, "rollout", "undo", part)
 	}
