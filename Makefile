@@ -66,16 +66,12 @@ chart: ## render the chart into deploy/manifests, deploy/policy and deploy/sched
 ##  Test
 
 .PHONY: test
-test: ## all tests; installs what they need on Debian and Ubuntu (about 20 minutes on two cores)
+test: ## the tests on real LVM; installs what they need on Debian and Ubuntu (a quarter of an hour on two cores)
 	@hack/test
 
 .PHONY: test-unit
 test-unit: ## tests that need nothing but Go, with the race detector
 	@hack/test unit
-
-.PHONY: test-scheduler
-test-scheduler: ## vet and test the scheduler binary's module (minutes, the first time)
-	@hack/test scheduler
 
 .PHONY: test-root
 test-root: ## tests on real LVM, in a throwaway kernel or on loop devices
@@ -84,6 +80,14 @@ test-root: ## tests on real LVM, in a throwaway kernel or on loop devices
 .PHONY: test-image
 test-image: ## build the container image as it ships and look into it
 	@hack/test image
+
+.PHONY: test-control-plane
+test-control-plane: ## the tests on a real API server and scheduler (10 minutes, and 20 of building before the first)
+	@hack/test scheduler control-plane
+
+.PHONY: test-scheduler
+test-scheduler: ## vet and test the scheduler binary's module (minutes, the first time)
+	@hack/test scheduler
 
 .PHONY: sanity
 sanity: build ## run the stock csi-sanity command against a running driver on real LVM
