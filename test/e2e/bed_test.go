@@ -12,17 +12,17 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/csi-local/csi-local/pkg/capacity"
 	"github.com/csi-local/csi-local/test/cluster"
+	"github.com/csi-local/csi-local/test/cluster/installed"
 	"github.com/csi-local/csi-local/test/testbed"
 )
 
 const (
-	driver    = "kubernetes.io.csi.local"
-	scheduler = "csi-local-scheduler"
-	class     = "local-dynamic-ssd"
-	pool      = "pool-ssd"
-	group     = "vg-ssd"
+	driver    = installed.Driver
+	scheduler = installed.Scheduler
+	class     = installed.Class
+	pool      = installed.Pool
+	group     = installed.VolumeGroup
 	mib       = int64(1) << 20
 )
 
@@ -97,7 +97,11 @@ func (b bed) wantNoVolumes(t *testing.T) {
 // logicalVolumes are those of our volume group on a node.
 func (b bed) logicalVolumes(t *testing.T, n *cluster.Node) []string {
 	t.Helper()
-	return strings.Fields(n.MustRun(t, "lvs", "--noheadings", "-o", "lv_name", group))
+	names, err := installed.LogicalVolumes(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
 }
 
 // apply makes objects of the test's namespace.
@@ -190,15 +194,11 @@ func (b bed) wantNoFailedCreate(t *testing.T) {
 // included: its annotation.
 func (b bed) published(t *testing.T, n *cluster.Node) int64 {
 	t.Helper()
-	node, err := b.Client().CoreV1().Nodes().Get(t.Context(), n.Name(), metav1.GetOptions{})
+	bytes, err := installed.PublishedBytes(t.Context(), b.Cluster, n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pools, bad, err := capacity.DecodePools(node.Annotations[capacity.PoolsAnnotation(driver)])
-	if err != nil || len(bad) > 0 {
-		t.Fatalf("annotation of %s: %v, %v", n.Name(), bad, err)
-	}
-	return pools[pool]
+	return bytes
 }
 
 // csiNode is the node's CSINode.
@@ -214,12 +214,11 @@ func (b bed) csiNode(t *testing.T, n *cluster.Node) *storagev1.CSINode {
 // allocatable is how many volumes the node's CSINode promises; -1 if it has no entry.
 func (b bed) allocatable(t *testing.T, n *cluster.Node) int32 {
 	t.Helper()
-	for _, d := range b.csiNode(t, n).Spec.Drivers {
-		if d.Name == driver && d.Allocatable != nil && d.Allocatable.Count != nil {
-			return *d.Allocatable.Count
-		}
+	count, err := installed.VolumeCount(t.Context(), b.Cluster, n)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return -1
+	return count
 }
 
 // nodeOf is where a pod was placed.

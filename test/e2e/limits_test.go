@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/csi-local/csi-local/test/cluster"
+	"github.com/csi-local/csi-local/test/cluster/installed"
 	"github.com/csi-local/csi-local/test/testbed"
 )
 
@@ -55,7 +56,7 @@ func testNoDriver(t *testing.T, b bed) {
 func testMoreRoom(t *testing.T, b bed) {
 	n := b.Nodes()[0]
 	before, version := b.published(t, n), b.csiNode(t, n).ResourceVersion
-	half := ephemeral((before + 512*mib) / 2 / extent * extent)
+	half := ephemeral((before + 512*mib) / 2 / installed.ExtentBytes * installed.ExtentBytes)
 	b.apply(t, pod("large", forever, map[string]string{"one": half, "two": half}))
 	b.wantEvent(t, "large", pool, "requested", "left of")
 	n.MustRun(t, "vgextend", "--dataalignment", "64k", "--metadatasize", "32k", group, n.Disk(1))

@@ -3,12 +3,13 @@ package e2e
 import (
 	"fmt"
 	"testing"
+
+	"github.com/csi-local/csi-local/test/cluster/installed"
 )
 
 const (
 	stormRounds = 3
 	perNode     = 10
-	extent      = 4 * mib
 )
 
 // testStorm creates pods whose volumes fill both nodes to the last extent, all at once:
@@ -39,10 +40,9 @@ func (b bed) exactFit(t *testing.T) int64 {
 	t.Helper()
 	size := int64(0)
 	for _, n := range b.Nodes() {
-		published := b.published(t, n)
-		one := published / perNode / extent * extent
-		if rest := published - perNode*one; rest >= one {
-			t.Fatalf("%d bytes of %s are left beside %d volumes of %d", rest, n.Name(), perNode, one)
+		one, err := installed.FillBytes(b.published(t, n), perNode)
+		if err != nil {
+			t.Fatalf("%s: %v", n.Name(), err)
 		}
 		if size != 0 && one != size {
 			t.Fatalf("the nodes differ: volumes of %d and of %d bytes", size, one)
