@@ -99,7 +99,10 @@ func (d *Driver) Serve(ctx context.Context, listener net.Listener) error {
 	chores.Go(func() { d.doChores(background) })
 	chores.Go(func() { d.sweepInline(background) })
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() {
+		defer close(served)
+		served <- server.Serve(listener)
+	}()
 	logger.Info("Serving CSI", "endpoint", listener.Addr().String(), "driver", d.driverName, "version", d.version, "node", d.nodeName)
 
 	var err error
@@ -112,6 +115,9 @@ func (d *Driver) Serve(ctx context.Context, listener net.Listener) error {
 	err = errors.Join(err, d.Stop(context.WithoutCancel(ctx)))
 	chores.Wait()
 	server.GracefulStop()
+	// If all this came before server.Serve had begun, it is what closes the listener, and the
+	// next process would find somebody serving there.
+	<-served
 	return err
 }
 

@@ -96,6 +96,24 @@ func TestListen_ReplacesOnlyAStaleSocket(t *testing.T) {
 	}
 }
 
+// A process that is stopped as soon as it has begun leaves no socket on which the next
+// one would find somebody serving.
+func TestServe_ListensNoMoreOnceItHasReturned(t *testing.T) {
+	w := newWorld(t, worldOptions{})
+	endpoint := "unix://" + filepath.Join(shortTempDir(t), "csi.sock")
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	for range 50 {
+		listener, err := Listen(t.Context(), endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.driver(t, w.client(t)).Serve(stopped, listener); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // SIGTERM while lvcreate runs: what runs ends, what comes is refused, and the
 // volume is there.
 func TestServe_StopsAfterTheRunningCommand(t *testing.T) {
