@@ -73,9 +73,7 @@ func codeTable() []codeRow {
 		{kind: errOutOfRange, code: codes.OutOfRange},
 		{kind: capacity.ErrOutOfRange, code: codes.OutOfRange},
 		{kind: capacity.ErrInvalid, code: codes.InvalidArgument},
-		// kubelet takes FailedPrecondition in expansion for "not while the volume is in
-		// use": it tells nobody, and does not ask again before the volume is unmounted.
-		{kind: errPrecondition, code: codes.FailedPrecondition, expand: codes.Internal},
+		{kind: errPrecondition, code: codes.FailedPrecondition},
 		{kind: errNotReady, code: codes.Unavailable},
 		{kind: errProtected, code: codes.Internal},
 		{kind: errTags, code: codes.Internal},
@@ -93,7 +91,7 @@ func codeTable() []codeRow {
 		{kind: lvm.ErrThinDeviceMissing, code: codes.Internal},
 		{kind: lvm.ErrExists, code: codes.AlreadyExists},
 		{kind: lvm.ErrNotFound, code: codes.NotFound},
-		{kind: lvm.ErrInUse, code: codes.FailedPrecondition, expand: codes.Internal},
+		{kind: lvm.ErrInUse, code: codes.FailedPrecondition},
 		{kind: lvm.ErrInvalid, code: codes.InvalidArgument},
 		// An unreadable report says nothing about what exists. Internal would
 		// tell the provisioner that nothing was created.
@@ -102,7 +100,7 @@ func codeTable() []codeRow {
 		{kind: lvm.ErrUnavailable, code: codes.Unavailable},
 		{kind: lvm.ErrFailed, code: codes.Internal},
 
-		{kind: blockdev.ErrBusy, code: codes.FailedPrecondition, expand: codes.Internal},
+		{kind: blockdev.ErrBusy, code: codes.FailedPrecondition},
 		// A device node that is late or stale comes right by itself or by a retry.
 		{kind: blockdev.ErrNotBlockDevice, code: codes.Unavailable},
 		{kind: blockdev.ErrWrongDevice, code: codes.Unavailable},
@@ -147,6 +145,10 @@ func codeOf(method string, err error) codes.Code {
 			return row.create
 		case method == methodExpand && row.expand != codes.OK:
 			return row.expand
+		case method == methodExpand && row.code == codes.FailedPrecondition:
+			// kubelet would take it for "not while the volume is in use": it tells nobody, and
+			// does not ask again before the volume is unmounted.
+			return codes.Internal
 		}
 		return row.code
 	}

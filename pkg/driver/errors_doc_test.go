@@ -145,7 +145,8 @@ The gRPC code decides what the callers do. csi-provisioner asks another node aft
 ResourceExhausted; after Aborted, Canceled, DeadlineExceeded and Unavailable it asks here
 again, because something may be under way; after every other code it takes it for certain
 that nothing was created. csi-resizer and kubelet let the user ask for less after OutOfRange.
-kubelet does not ask again for an expansion after FailedPrecondition, so that is never the answer to one.
+kubelet does not ask again for an expansion after FailedPrecondition, so NodeExpandVolume
+answers Internal in its place.
 
 ## What a user can cause, or mend
 

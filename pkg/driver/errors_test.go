@@ -69,6 +69,15 @@ func TestToStatus(t *testing.T) {
 	}
 }
 
+// kubelet gives an expansion up, without a word, after FailedPrecondition.
+func TestCodeOf_ExpansionIsNeverGivenUp(t *testing.T) {
+	for _, row := range codeTable() {
+		if got := codeOf(methodExpand, row.kind); got == codes.FailedPrecondition {
+			t.Errorf("%v: %v", row.kind, got)
+		}
+	}
+}
+
 // sentinels finds the package-level error variables of a package in its source,
 // so that one that is added later and has no code is found out here.
 func sentinels(t *testing.T, dir string) []string {
