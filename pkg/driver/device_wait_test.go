@@ -35,3 +35,17 @@ func TestOpenDevice_GivesUpAfterAWhile(t *testing.T) {
 		}
 	})
 }
+
+// When the caller's own time is up, the answer says so, whoever notices it first: the call
+// or the wait for the device.
+func TestOpenDevice_CallersTimeIsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &Driver{volumes: activeVolumes{}}
+		ctx, cancel := context.WithTimeout(t.Context(), deviceWait/2)
+		defer cancel()
+		_, err := d.openDevice(ctx, volume{LogicalVolume: lvm.LogicalVolume{VolumeGroup: "vgA", Name: "vol1", Major: -1, Minor: -1}})
+		if got := codeOf("NodeStageVolume", err); got != codes.DeadlineExceeded {
+			t.Errorf("code %v (%v), want DeadlineExceeded", got, err)
+		}
+	})
+}

@@ -52,10 +52,10 @@ func (d *Driver) openDevice(ctx context.Context, v volume) (device, error) {
 	return device{path: path, number: number}, nil
 }
 
-// awaitDevice looks for the device until deviceWait is over or ctx ends. Who
-// makes the node (udevd) gives no sign when it has.
+// awaitDevice looks for the device until deviceWait is over or ctx ends, whose error
+// it is then, too. Who makes the node (udevd) gives no sign when it has.
 func (d *Driver) awaitDevice(ctx context.Context, v volume, number DeviceNumber) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, deviceWait)
+	waiting, cancel := context.WithTimeout(ctx, deviceWait)
 	defer cancel()
 	tick := time.NewTicker(devicePoll)
 	defer tick.Stop()
@@ -66,7 +66,10 @@ func (d *Driver) awaitDevice(ctx context.Context, v volume, number DeviceNumber)
 		}
 		select {
 		case <-tick.C:
-		case <-ctx.Done():
+		case <-waiting.Done():
+			if ctx.Err() != nil {
+				return "", fmt.Errorf("%w: %w", ctx.Err(), err)
+			}
 			return "", err
 		}
 	}
