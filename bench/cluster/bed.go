@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -111,14 +108,14 @@ func (b *bed) leftVolumes(ctx context.Context) (int, error) {
 
 // driverPod is the DaemonSet's.
 func (b *bed) driverPod(ctx context.Context) (corev1.Pod, error) {
-	list, err := b.Client().CoreV1().Pods(installed.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
+	pods, err := installed.Pods(ctx, b.Cluster, installed.ComponentNode)
 	if err != nil {
 		return corev1.Pod{}, err
 	}
-	if len(list.Items) != 1 {
-		return corev1.Pod{}, fmt.Errorf("the DaemonSet has %d pods", len(list.Items))
+	if len(pods) != 1 {
+		return corev1.Pod{}, fmt.Errorf("the DaemonSet has %d pods", len(pods))
 	}
-	return list.Items[0], nil
+	return pods[0], nil
 }
 
 // failedCreates counts CreateVolume calls with any other answer than OK since csi-provisioner
@@ -128,19 +125,7 @@ func (b *bed) failedCreates(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(pod.Status.PodIP, provisionerPort)+"/metrics", nil)
-	if err != nil {
-		return 0, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = errors.New(response.Status)
-	}
+	text, err := installed.Metrics(ctx, b.Cluster, "http://"+net.JoinHostPort(pod.Status.PodIP, provisionerPort)+"/metrics")
 	if err != nil {
 		return 0, err
 	}

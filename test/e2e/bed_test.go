@@ -58,11 +58,11 @@ func (b bed) run(t *testing.T, name string, test func(t *testing.T, b bed)) (ok 
 // rights that it needs.
 func (b bed) wantNothingForbidden(t *testing.T) {
 	t.Helper()
-	pods, err := b.Client().CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=csi-local"})
-	if err != nil || len(pods.Items) == 0 {
-		t.Fatalf("%d pods, error %v", len(pods.Items), err)
+	pods, err := installed.Pods(t.Context(), b.Cluster, "")
+	if err != nil || len(pods) == 0 {
+		t.Fatalf("%d pods, error %v", len(pods), err)
 	}
-	for _, pod := range pods.Items {
+	for _, pod := range pods {
 		for _, container := range pod.Spec.Containers {
 			log, err := b.Client().CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container.Name}).DoRaw(t.Context())
 			if err != nil && pod.DeletionTimestamp == nil {
@@ -75,6 +75,16 @@ func (b bed) wantNothingForbidden(t *testing.T) {
 			}
 		}
 	}
+}
+
+// driverPods are those of the DaemonSet.
+func (b bed) driverPods(t *testing.T) []corev1.Pod {
+	t.Helper()
+	pods, err := installed.Pods(t.Context(), b.Cluster, installed.ComponentNode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pods
 }
 
 // wantNoVolumes waits until neither the cluster nor a disk has a volume of ours.

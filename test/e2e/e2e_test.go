@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/csi-local/csi-local/test/cluster"
+	"github.com/csi-local/csi-local/test/cluster/installed"
 	"github.com/csi-local/csi-local/test/testbed"
 )
 
@@ -62,11 +63,11 @@ func (b bed) install(t *testing.T) {
 	if _, err := b.KubectlInput(t.Context(), text, "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
-	b.wantRolledOut(t, "daemonset/csi-local-node", "deployment/csi-local-controller", "deployment/csi-local-scheduler")
+	b.wantRolledOut(t, installed.Parts()...)
 	for _, n := range b.Nodes() {
 		testbed.Eventually(t, patience, "what "+n.Name()+" publishes", func() string {
-			if b.Must(t, "get", "node", n.Name(), "-o", `jsonpath={.metadata.annotations.csi\.volume\.kubernetes\.io/kubernetes\.io\.csi\.local}`) == "" {
-				return "no annotation"
+			if b.published(t, n) == 0 {
+				return "nothing"
 			}
 			return ""
 		})
@@ -76,8 +77,8 @@ func (b bed) install(t *testing.T) {
 // wantRolledOut waits until all pods are of the present revision and ready.
 func (b bed) wantRolledOut(t *testing.T, parts ...string) {
 	t.Helper()
-	for _, part := range parts {
-		b.system(t, "rollout", "status", part, "--timeout="+patience.String())
+	if err := installed.WaitRolledOut(t.Context(), b.Cluster, patience, parts...); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,9 +1,9 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/csi-local/csi-local/test/cluster/installed"
 	"github.com/csi-local/csi-local/test/testbed"
 )
 
@@ -88,12 +89,9 @@ func testExpansion(t *testing.T, b bed) {
 // take seconds without that.
 func (b bed) wantQuickLVM(t *testing.T) {
 	t.Helper()
-	pods, err := b.Client().CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pods := b.driverPods(t)
 	seen := map[string]bool{"lvcreate": false, "lvextend": false}
-	for _, p := range pods.Items {
+	for _, p := range pods {
 		for _, m := range b.metricsOf(t, p.Status.PodIP)["csi_local_lvm_command_seconds"].GetMetric() {
 			command := m.GetLabel()[0].GetValue()
 			if _, asked := seen[command]; !asked {
@@ -117,17 +115,12 @@ func (b bed) wantQuickLVM(t *testing.T) {
 // metricsOf are those of a driver.
 func (b bed) metricsOf(t *testing.T, address string) map[string]*dto.MetricFamily {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+":9808/metrics", nil)
+	text, err := installed.Metrics(t.Context(), b.Cluster, "http://"+address+":9808/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}

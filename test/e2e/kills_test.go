@@ -2,17 +2,15 @@ package e2e
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"regexp"
 	"strconv"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/csi-local/csi-local/test/cluster/installed"
 	"github.com/csi-local/csi-local/test/kill"
 	"github.com/csi-local/csi-local/test/testbed"
 )
@@ -67,16 +65,16 @@ func (b bed) load() kill.Load {
 func (b bed) wantBooks(t *testing.T, used int64) {
 	t.Helper()
 	testbed.Eventually(t, patience, "the scheduler's books", func() string {
-		lease, err := b.Client().CoordinationV1().Leases("kube-system").Get(t.Context(), scheduler, metav1.GetOptions{})
+		lease, err := b.Client().CoordinationV1().Leases(installed.Namespace).Get(t.Context(), scheduler, metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil {
 			return fmt.Sprintf("no leader, error %v", err)
 		}
-		pods, err := b.Client().CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=scheduler"})
+		pods, err := installed.Pods(t.Context(), b.Cluster, installed.ComponentScheduler)
 		if err != nil {
 			return err.Error()
 		}
 		complaint := "no pod leads: " + *lease.Spec.HolderIdentity
-		for _, p := range pods.Items {
+		for _, p := range pods {
 			if len(*lease.Spec.HolderIdentity) > len(p.Name) && (*lease.Spec.HolderIdentity)[:len(p.Name)] == p.Name {
 				complaint = b.booksOf(t, p.Status.PodIP, used)
 			}
@@ -86,21 +84,9 @@ func (b bed) wantBooks(t *testing.T, used int64) {
 }
 
 func (b bed) booksOf(t *testing.T, address string, used int64) string {
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+":10259/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+b.Admin().BearerToken)
-	// Its certificate is one that it made itself.
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
-	response, err := client.Do(request)
+	text, err := installed.Metrics(t.Context(), b.Cluster, "https://"+address+":10259/metrics")
 	if err != nil {
 		return err.Error()
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		return fmt.Sprintf("%s, error %v", response.Status, err)
 	}
 	for kind, want := range map[string]int64{"used": used, "reserved": 0} {
 		line := regexp.MustCompile(`csi_local_scheduler_pool_bytes\{[^}]*kind="` + kind + `",pool="` + pool + `"\} (\S+)`).FindSubmatch(text)

@@ -50,12 +50,12 @@ func testRefused(t *testing.T, b bed) {
 
 // testOwnNodeOnly takes the token of each node's driver: it is good for its own Node only.
 func testOwnNodeOnly(t *testing.T, b bed) {
-	pods, err := b.Client().CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
-	if err != nil || len(pods.Items) != len(b.Nodes()) {
-		t.Fatalf("%d pods, error %v", len(pods.Items), err)
+	pods := b.driverPods(t)
+	if len(pods) != len(b.Nodes()) {
+		t.Fatalf("%d pods", len(pods))
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"{}"}}}`, capacity.PoolsAnnotation(driver))
-	for _, p := range pods.Items {
+	for _, p := range pods {
 		config := rest.AnonymousClientConfig(b.Admin())
 		config.BearerToken = b.Must(t, "-n", p.Namespace, "exec", p.Name, "-c", "csi-local", "--", "cat", "/var/run/secrets/kubernetes.io/serviceaccount/token")
 		client, err := kubernetes.NewForConfig(config)

@@ -4,11 +4,15 @@ package installed
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csi-local/csi-local/pkg/capacity"
@@ -46,6 +50,48 @@ func WaitRolledOut(ctx context.Context, c *cluster.Cluster, patience time.Durati
 		}
 	}
 	return nil
+}
+
+// The parts' components, by their label.
+const (
+	ComponentNode      = "node"
+	ComponentScheduler = "scheduler"
+)
+
+// Pods are those of a component, or all of csi-local if component is empty.
+func Pods(ctx context.Context, c *cluster.Cluster, component string) ([]corev1.Pod, error) {
+	selector := "app.kubernetes.io/name=csi-local"
+	if component != "" {
+		selector = "app.kubernetes.io/component=" + component
+	}
+	list, err := c.Client().CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// Metrics is the text at the URL of a part's metrics. With https that part has a certificate
+// which it made itself, and wants to know who asks.
+func Metrics(ctx context.Context, c *cluster.Cluster, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	if request.URL.Scheme == "https" {
+		request.Header.Set("Authorization", "Bearer "+c.Admin().BearerToken)
+	}
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", url, response.Status)
+	}
+	return text, err
 }
 
 // PublishedBytes is how many bytes volumes of the pool may take on a node, those that exist
