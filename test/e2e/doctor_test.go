@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -142,7 +143,12 @@ func (w ward) nodeSituations() []situation {
 			return []string{check + " node " + name}
 		}
 	}
-	const label = "kubectl label node %s --overwrite kubernetes.io/os="
+	// only is a node's name in quotes, or null for all nodes. (kubelet takes labels that are
+	// its own back within seconds, so it is the DaemonSet that is changed.)
+	only := func(t *testing.T, only string) {
+		w.shell(t, `kubectl patch daemonset -n kube-system csi-local-node --patch '{"spec":{"template":{"spec":{"nodeSelector":{"kubernetes.io/hostname":`+only+`}}}}}'`)
+		w.wantRolledOut(t, "daemonset/csi-local-node")
+	}
 	return []situation{
 		{"no volume group", func(t *testing.T) []string {
 			rename(t, group, "vg-other")
@@ -153,8 +159,10 @@ func (w ward) nodeSituations() []situation {
 			rename(t, "vg-other", group)
 			w.wantReady(t, "early")
 		}},
-		{"a node without the driver", kubectl("node-without-driver", label+"other"),
-			func(t *testing.T, _ []string) { kubectl("", label+"linux")(t) }},
+		{"a node without the driver", func(t *testing.T) []string {
+			only(t, strconv.Quote(w.nodeOf(t, "user").Name()))
+			return []string{"node-without-driver node " + w.idle(t).Name()}
+		}, func(t *testing.T, _ []string) { only(t, "null") }},
 		{"a newer version has published", kubectl("published-by-newer", "kubectl annotate node %s --overwrite "+driver+
 			`/capacity-report='{"bootID":"b","changed":"2030-01-01T00:00:00Z","format":1,"generation":3,"writer":"v9.0.0"}'`), nothing},
 		{"a pause", kubectl("published-paused", "kubectl annotate node %s "+driver+"/capacity-pause=yes"), nothing},
