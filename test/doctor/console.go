@@ -56,8 +56,11 @@ func (c Console) Findings(ctx context.Context) ([]doctor.Finding, error) {
 		return nil, err
 	}
 	var report doctor.Report
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil || stderr != "" {
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 		return nil, fmt.Errorf("status %d: %w\n%s%s", code, err, stdout, stderr)
+	}
+	if stderr != "" {
+		return nil, fmt.Errorf("status %d, and it complains: %s", code, stderr)
 	}
 	if want := map[bool]int{true: 0, false: 1}[report.Healthy]; code != want || report.Healthy != (len(report.Findings) == 0) {
 		return nil, fmt.Errorf("status %d with %d findings, healthy %v", code, len(report.Findings), report.Healthy)
