@@ -70,8 +70,12 @@ test: ## the tests on real LVM; installs what they need on Debian and Ubuntu (a 
 	@hack/test
 
 .PHONY: test-unit
-test-unit: ## tests that need nothing but Go, with the race detector
+test-unit: ## tests that need nothing but Go
 	@hack/test unit
+
+.PHONY: test-race
+test-race: ## the same tests with the race detector
+	@hack/test race
 
 .PHONY: test-root
 test-root: ## tests on real LVM, in a throwaway kernel or on loop devices
