@@ -95,33 +95,3 @@ func waitFor(t *testing.T, what string, there func() bool) {
 		}
 	}
 }
-
-func TestSupervise_StartsAgainUntilStopped(t *testing.T) {
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	read := func() string {
-		content, err := os.ReadFile(log.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(content)
-	}
-	// The first one ends by itself, the second one waits for a signal.
-	const program = `if [ -e "$0" ]; then echo second; exec sleep 1000; fi; touch "$0"; exit 4`
-	s, err := supervise(t.Context(), "program", log, "/bin/sh", "-c", program, filepath.Join(t.TempDir(), "was-here"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = "node: program ended (exit status 4), starting it again\nsecond\n"
-	waitFor(t, "second start", func() bool { return read() == want })
-	s.stop()
-	if got := read(); got != want {
-		t.Errorf("the log says %q, want %q", got, want)
-	}
-	if _, err := supervise(t.Context(), "nothing", log, "/no/such"); err == nil {
-		t.Error("a program that does not exist was started")
-	}
-}
