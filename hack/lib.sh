@@ -19,6 +19,14 @@ need_go() {
 	command -v "$GO" >/dev/null || die "Go is not installed or not on PATH: https://go.dev/dl (go.mod says which version)"
 }
 
+# Tests are compiled as the binaries that ship are: with other flags, every package would
+# be compiled once more.
+export CGO_ENABLED=0
+if [[ ${GOFLAGS:-} != *-trimpath* ]] && command -v "$GO" >/dev/null; then
+	GOFLAGS="$("$GO" env GOFLAGS) -trimpath"
+	export GOFLAGS
+fi
+
 # summary runs hack/testsummary, built once per script.
 summary() {
 	[ -n "${SUMMARY_BUILT:-}" ] || "$GO" build -o bin/testsummary ./hack/testsummary || exit 1

@@ -17,8 +17,7 @@ func Build(ctx context.Context, user string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(cache, "csi-local", user, "csi-local")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", path, "github.com/csi-local/csi-local/cmd/csi-local")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/csi-local/csi-local/cmd/csi-local")
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, output)
 	}

@@ -28,7 +28,6 @@ func TestMain(m *testing.M) {
 	}
 	driver := filepath.Join(dir, "csi-local")
 	build := exec.Command("go", "build", "-o", driver, "github.com/csi-local/csi-local/cmd/csi-local") //allow:exec TestMain has no context
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, output)
 		os.Exit(1)

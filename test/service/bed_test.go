@@ -36,7 +36,7 @@ const envBinary = "SERVICE_BINARY"
 
 func TestMain(m *testing.M) {
 	// With a running udevd, as nodes have it.
-	opts := vm.Options{Disks: []vm.Disk{{SizeBytes: 4 * gib}, {SizeBytes: 4 * gib}}, Udev: true}
+	opts := vm.Options{Disks: []vm.Disk{{SizeBytes: 2 * gib}, {SizeBytes: 2 * gib}}, Udev: true}
 	if !vm.Inside() {
 		binary, err := nodeproc.Build(context.Background(), "service")
 		if err != nil {

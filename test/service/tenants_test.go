@@ -37,7 +37,7 @@ func TestTenants_NextOneReadsZeros(t *testing.T) {
 			fill(t, b.TargetPath(first, podA), first.CapacityBytes, tenantPattern)
 			b.takeBack(ctx, first, podA)
 
-			second := b.handOut(ctx, spec(tt.pool, "", "tenant-b", 3*gib), podB)
+			second := b.handOut(ctx, spec(tt.pool, "", "tenant-b", 1792*mib), podB)
 			if found := count(t, b.TargetPath(second, podB), second.CapacityBytes); (found > 0) != tt.leaks {
 				t.Errorf("%d bytes that are not zero, leaks should be %v", found, tt.leaks)
 			}

@@ -84,8 +84,9 @@ func (p Program) build(ctx context.Context, module, path string) error {
 	partial := path + ".partial"
 	build := exec.CommandContext(ctx, "go", "build", "-ldflags", flags, "-o", partial, target)
 	build.Dir = module
-	// The caller's flags are for another module.
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK=off")
+	// The caller's flags are for another module; with -trimpath as the scheduler, which is
+	// mostly the same packages.
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly -trimpath", "GOWORK=off")
 	if output, err := build.CombinedOutput(); err != nil {
 		return errors.Join(fmt.Errorf("building %s: %w\n%s", p, err, output), remove(partial))
 	}
