@@ -10,8 +10,12 @@ FUZZTIME ?= 30s
 # The nodes of cluster-up.
 NODES ?= 2
 
+# What ships and what tests it are compiled alike, as in hack/lib.sh.
+export CGO_ENABLED := 0
+export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS 2>/dev/null)) -trimpath
+
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v*' 2>/dev/null || echo unknown)
-BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+BUILD := $(GO) build -ldflags "-s -w -X main.version=$(VERSION)"
 
 # The scheduler is a module of its own. Its version has to be one that clients parse, and
 # to begin with Kubernetes' own, as that module pins it; ours is what follows the plus.
@@ -43,7 +47,7 @@ kubectl-plugin: ## build bin/kubectl-csi_local, for "kubectl csi-local status" a
 
 .PHONY: build-scheduler
 build-scheduler: ## build bin/csi-local-scheduler for this machine (minutes, the first time)
-	CGO_ENABLED=0 $(GO) -C $(SCHEDULER) build -trimpath -ldflags "$(SCHEDULER_LDFLAGS)" -o $(abspath $(SCHEDULER_BIN)) .
+	$(GO) -C $(SCHEDULER) build -ldflags "$(SCHEDULER_LDFLAGS)" -o $(abspath $(SCHEDULER_BIN)) .
 
 .PHONY: build-all
 build-all: ## build bin/ARCH/csi-local for every architecture of the image
@@ -146,7 +150,7 @@ bench-cluster: ## measure pods with volumes in a cluster of one throwaway kernel
 
 .PHONY: bench-sched
 bench-sched: ## measure the plugin against the in-tree capacity check, and with 500,000 volumes
-	BENCH_RESULTS=$(CURDIR)/bench/results CGO_ENABLED=0 $(GO) -C $(SCHEDULER) test -trimpath -run '^$$' -bench '^Benchmark(Filter|Ledger)$$' -timeout 30m .
+	BENCH_RESULTS=$(CURDIR)/bench/results $(GO) -C $(SCHEDULER) test -run '^$$' -bench '^Benchmark(Filter|Ledger)$$' -timeout 30m .
 
 .PHONY: sim
 sim: ## simulate 10,000 pods with other ways of tracking capacity beside ours; minutes
