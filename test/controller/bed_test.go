@@ -24,6 +24,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/csi-local/csi-local/pkg/capacity"
+	"github.com/csi-local/csi-local/test/nodeproc"
 	"github.com/csi-local/csi-local/test/testbed"
 )
 
@@ -48,13 +49,11 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{t: t, binary: filepath.Join(t.TempDir(), "csi-local"), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	b := &bed{t: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	built := make(chan error, 1) // while the cluster starts
 	go func() {
-		output, err := exec.CommandContext(t.Context(), "go", "build", "-o", b.binary, "../../cmd/csi-local").CombinedOutput()
-		if err != nil {
-			err = fmt.Errorf("building csi-local: %w\n%s", err, output)
-		}
+		var err error
+		b.binary, err = nodeproc.Build(t.Context(), "controller")
 		built <- err
 	}()
 	b.cluster = testbed.New(t, testbed.Options{ControllerManager: true})

@@ -1,14 +1,14 @@
 package sanity
 
 import (
+	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	suite "github.com/csi-local/csi-local/sanity"
+	"github.com/csi-local/csi-local/test/nodeproc"
 	"github.com/csi-local/csi-local/test/vm"
 )
 
@@ -21,15 +21,9 @@ func TestMain(m *testing.M) {
 		vm.Main(m, o)
 	}
 	// Compiling is for the host: the machine has one processor.
-	dir, err := os.MkdirTemp("", "sanity-")
+	driver, err := nodeproc.Build(context.Background(), "sanity")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	driver := filepath.Join(dir, "csi-local")
-	build := exec.Command("go", "build", "-o", driver, "github.com/csi-local/csi-local/cmd/csi-local") //allow:exec TestMain has no context
-	if output, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v\n%s", err, output)
+		fmt.Fprintln(os.Stderr, "sanity:", err)
 		os.Exit(1)
 	}
 	o.Env = []string{envDriver + "=" + driver}
