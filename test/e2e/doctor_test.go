@@ -143,10 +143,10 @@ func (w ward) nodeSituations() []situation {
 			return []string{check + " node " + name}
 		}
 	}
-	// only is a node's name in quotes, or null for all nodes. (kubelet takes labels that are
-	// its own back within seconds, so it is the DaemonSet that is changed.)
-	only := func(t *testing.T, only string) {
-		w.shell(t, `kubectl patch daemonset -n kube-system csi-local-node --patch '{"spec":{"template":{"spec":{"nodeSelector":{"kubernetes.io/hostname":`+only+`}}}}}'`)
+	// onlyOn takes a node's name in quotes, or null for all nodes. (kubelet takes labels that
+	// are its own back within seconds, so it is the DaemonSet that is changed.)
+	onlyOn := func(t *testing.T, host string) {
+		w.shell(t, `kubectl patch daemonset -n kube-system csi-local-node --patch '{"spec":{"template":{"spec":{"nodeSelector":{"kubernetes.io/hostname":`+host+`}}}}}'`)
 		w.wantRolledOut(t, "daemonset/csi-local-node")
 	}
 	return []situation{
@@ -160,9 +160,9 @@ func (w ward) nodeSituations() []situation {
 			w.wantReady(t, "early")
 		}},
 		{"a node without the driver", func(t *testing.T) []string {
-			only(t, strconv.Quote(w.nodeOf(t, "user").Name()))
+			onlyOn(t, strconv.Quote(w.nodeOf(t, "user").Name()))
 			return []string{"node-without-driver node " + w.idle(t).Name()}
-		}, func(t *testing.T, _ []string) { only(t, "null") }},
+		}, func(t *testing.T, _ []string) { onlyOn(t, "null") }},
 		{"a newer version has published", kubectl("published-by-newer", "kubectl annotate node %s --overwrite "+driver+
 			`/capacity-report='{"bootID":"b","changed":"2030-01-01T00:00:00Z","format":1,"generation":3,"writer":"v9.0.0"}'`), nothing},
 		{"a pause", kubectl("published-paused", "kubectl annotate node %s "+driver+"/capacity-pause=yes"), nothing},
