@@ -214,14 +214,19 @@ func charged(charges []charge, node string) bool {
 	return slices.ContainsFunc(charges, func(c charge) bool { return c.node == node })
 }
 
-// chargeVolume charges a volume that exists, or what it is being extended to.
+// chargeVolume charges a volume that exists, or what it is being extended to. The
+// claim may be seen to go before the volume is seen to have grown.
 func (l *Ledger) chargeVolume(charges []charge, e *entry, v *volumeFact) []charge {
 	d := v.demand
 	if class := l.classes[v.class]; d.pool == anyPool && class.ours && class.err == nil {
 		d.pool = class.demand.pool
 	}
-	if e.claim != nil && e.claim.volumeName == v.name {
-		d.requestedBytes = max(d.requestedBytes, e.claim.requestedBytes)
+	c := e.claim
+	if c == nil && !v.released {
+		c = e.deleted
+	}
+	if c != nil && c.volumeName == v.name {
+		d.requestedBytes = max(d.requestedBytes, c.requestedBytes)
 	}
 	if v.host == "" {
 		return charges

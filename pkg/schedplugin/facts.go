@@ -87,6 +87,9 @@ type volumeFact struct {
 	// class is used where the volume itself does not tell its pool.
 	class  string
 	demand demand
+	// released: the claim is gone. The volume was extended for the last time
+	// before the API was told so.
+	released bool
 	// offer is the object of a volume that a claim could still be bound to.
 	offer *v1.PersistentVolume
 }
@@ -98,7 +101,8 @@ func isOurs(driver string, v *v1.PersistentVolume) bool {
 // newVolumeFact reads a volume of the driver's.
 func newVolumeFact(driver string, v *v1.PersistentVolume) volumeFact {
 	size := v.Spec.Capacity[v1.ResourceStorage]
-	f := volumeFact{name: v.Name, class: storagehelpers.GetPersistentVolumeClass(v), demand: volumeDemand(v.Spec.CSI.VolumeAttributes, size.Value())}
+	f := volumeFact{name: v.Name, class: storagehelpers.GetPersistentVolumeClass(v), demand: volumeDemand(v.Spec.CSI.VolumeAttributes, size.Value()),
+		released: v.Status.Phase == v1.VolumeReleased || v.Status.Phase == v1.VolumeFailed}
 	f.host, f.byHostname = capacity.VolumeHost(driver, v)
 	if v.Spec.ClaimRef != nil {
 		f.claim = v.Spec.ClaimRef.UID

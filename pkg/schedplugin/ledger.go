@@ -103,6 +103,9 @@ type Ledger struct {
 // entry is all that is known of one volume, and what it is charged for.
 type entry struct {
 	claim *claimFact
+	// deleted is the claim as it was last seen, once it is gone: the volume may
+	// have been extended to what it asked for and not tell so yet.
+	deleted *claimFact
 	// volumes are the PersistentVolumes of the claim, usually one.
 	volumes []volumeFact
 	inline  *inlineFact

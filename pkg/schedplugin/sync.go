@@ -91,7 +91,7 @@ func (l *Ledger) forgetClaim(name types.NamespacedName, uid types.UID) error {
 	if err := l.haunt(k, e); err != nil {
 		return err
 	}
-	e.claim = nil
+	e.claim, e.deleted = nil, e.claim
 	return l.review(k)
 }
 

@@ -81,11 +81,16 @@ func (w *world) check() {
 	}
 }
 
-// haunted tells of charges for volumes that were not seen before their claims
-// were deleted.
+// haunted tells of charges for volumes that were not seen, or not seen to grow,
+// before their claims were deleted.
 func (l *Ledger) haunted() bool {
 	for _, e := range l.entries {
 		if slices.ContainsFunc(e.holds, func(h hold) bool { return h.volume != "" }) {
+			return true
+		}
+		if e.claim == nil && e.deleted != nil && slices.ContainsFunc(e.volumes, func(v volumeFact) bool {
+			return !v.released && v.name == e.deleted.volumeName && v.demand.requestedBytes < e.deleted.requestedBytes
+		}) {
 			return true
 		}
 	}
