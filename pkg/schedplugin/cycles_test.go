@@ -192,57 +192,6 @@ func TestClaimDeletedWhileItsVolumeIsMade_StaysChargedUntilTheVolumeComesOrTheAP
 	}
 }
 
-// Which volume VolumeBinding took for a pod depends on what it knew then. So one
-// that is on offer counts for one scheduling cycle at a time.
-func TestReserve_AnOfferCountsForOneCycleAtATime(t *testing.T) {
-	offered := makeVolume("s", "pool-ssd", "n1", 6*gib).class("ssd")
-	a, b := makeClaim("a", "ssd", 5*gib), makeClaim("b", "ssd", 4*gib)
-	f := newFixture(t, makeNode("n1", "pool-ssd", 6*gib), makeCSINode("n1"), makeClass("ssd", "pool-ssd"), offered, a, b)
-	one, two := makePod("one").claiming("a"), makePod("two").claiming("b")
-	state := f.reserve(one, "n1")
-	f.wantUsed("the offer is charged, the claim is not", "n1", "pool-ssd", 6*gib)
-	if f.accepted(two)["n1"] {
-		t.Error("the same offer was counted for a second pod")
-	}
-	f.permit(state, one, "n1")
-	f.unreserve(state, one, "n1")
-	if f.accepted(two)["n1"] {
-		t.Error("the first pod's cycle may have bound the offer")
-	}
-	if _, err := f.ledger.Settle(f.open[0]); err != nil {
-		t.Fatal(err)
-	}
-	if !f.accepted(two)["n1"] {
-		t.Error("the offer is free again")
-	}
-	f.put(a.bound("s"))
-	if f.accepted(two)["n1"] {
-		t.Error("a claim says that it is bound to the offer; the volume's own event is late")
-	}
-}
-
-// The cycle does not notice that its claim is deleted until it has written.
-func TestReserve_AnOfferCountsAlthoughItsClaimIsDeleted(t *testing.T) {
-	offered := makeVolume("s", "pool-ssd", "n1", 6*gib).class("ssd")
-	a, b := makeClaim("a", "ssd", 5*gib), makeClaim("b", "ssd", 4*gib)
-	f := newFixture(t, makeNode("n1", "pool-ssd", 6*gib), makeCSINode("n1"), makeClass("ssd", "pool-ssd"), offered, a, b)
-	one, two := makePod("one").claiming("a"), makePod("two").claiming("b")
-	state := f.reserve(one, "n1")
-	must(t, f.caches[streamClaims].Delete(a.PersistentVolumeClaim))
-	if f.accepted(two)["n1"] {
-		t.Error("the ledger was not told of the deletion, and the offer is not free")
-	}
-	f.sync(streamClaims, keyOf(a))
-	if f.accepted(two)["n1"] {
-		t.Error("the ledger was told of the deletion; the offer is not free")
-	}
-	f.permit(state, one, "n1")
-	f.unreserve(state, one, "n1")
-	if !f.accepted(two)["n1"] {
-		t.Error("the cycle has ended")
-	}
-}
-
 // A node that was overdrawn meanwhile takes no pod on the strength of an old reservation.
 func TestReserve_RetryOnAnOverdrawnNodeIsRefused(t *testing.T) {
 	c := makeClaim("c", "ssd", 4*gib)

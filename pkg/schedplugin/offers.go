@@ -45,15 +45,19 @@ func (l *Ledger) dropOffer(node string, k key) {
 // VolumeBinding takes for them what is on offer there.
 func (l *Ledger) roomWithOffers(node string, wants []want, begin, end int, what []adjustment) bool {
 	matched := l.matchOffers(node, wants)
-	books, requested := l.nodes[node], int64(0)
+	books, requested, undecided := l.nodes[node], int64(0), false
 	pool := books.pool(wants[begin].demand.pool)
 	for i := begin; i < end; i++ {
-		here, _ := l.entries[wants[i].key].chargedTo(node)
-		if matched[i] == "" && !here && !nominated(wants[i].key, l, node, what) {
+		here, reserved := l.entries[wants[i].key].chargedTo(node)
+		if matched[i] != "" || here && !reserved || nominated(wants[i].key, l, node, what) {
+			continue
+		}
+		undecided = true
+		if !here {
 			requested = saturatingAdd(requested, wants[i].bytesOn(pool))
 		}
 	}
-	if requested == 0 {
+	if !undecided {
 		return true
 	}
 	_, ok := l.room(node, books, wants[begin].demand.pool, requested, what)
@@ -64,7 +68,10 @@ func (l *Ledger) roomWithOffers(node string, wants []want, begin, end int, what 
 // it, with the function that VolumeBinding uses, in the same order: the smallest
 // claims first. An offer that may be taken for a claim that another scheduling
 // cycle has reserved does not count: which one VolumeBinding took depends on
-// what its caches knew then. Nor does one that a claim says it is bound to.
+// what its caches knew then. Nor does one that a claim says it is bound to, or
+// that has changed since it was looked at. A claim that another cycle has reserved
+// elsewhere may take an offer here or not, as that cycle ends: it counts on none,
+// and nobody counts on one that it may take.
 func (l *Ledger) matchOffers(node string, wants []want) (matched map[int]key) {
 	matched = map[int]key{}
 	object, err := l.caches.Nodes.Get(node)
@@ -75,7 +82,7 @@ func (l *Ledger) matchOffers(node string, wants []want) (matched map[int]key) {
 	var volumes []*v1.PersistentVolume
 	rivals := l.rivals(node, wants)
 	for k, v := range l.offers[node] {
-		contested := len(l.unseen[v.Name]) > 0 || slices.ContainsFunc(rivals, func(c *v1.PersistentVolumeClaim) bool {
+		contested := l.outdated(v) || len(l.unseen[v.Name]) > 0 || slices.ContainsFunc(rivals, func(c *v1.PersistentVolumeClaim) bool {
 			return takes(c, []*v1.PersistentVolume{v}, object, nil) != nil
 		})
 		if !contested {
@@ -87,7 +94,7 @@ func (l *Ledger) matchOffers(node string, wants []want) (matched map[int]key) {
 	excluded := map[string]*v1.PersistentVolume{}
 	for _, i := range bySize(wants) {
 		w := &wants[i]
-		if w.claim == nil || w.selectedNode != "" || l.decided(w.key, node) {
+		if w.claim == nil || w.selectedNode != "" || l.decided(w.key, node) || l.reservedElsewhere(w.key, node) {
 			continue
 		}
 		if found := takes(w.claim, volumes, object, excluded); found != nil {
@@ -96,6 +103,12 @@ func (l *Ledger) matchOffers(node string, wants []want) (matched map[int]key) {
 		}
 	}
 	return matched
+}
+
+// outdated tells that the cache has another version of a volume, or none.
+func (l *Ledger) outdated(v *v1.PersistentVolume) bool {
+	now, err := l.caches.Volumes.Get(v.Name)
+	return err != nil || now.ResourceVersion != v.ResourceVersion
 }
 
 // takes is the volume that VolumeBinding binds the claim to, nil if it has one made.
@@ -108,9 +121,15 @@ func takes(c *v1.PersistentVolumeClaim, from []*v1.PersistentVolume, node *v1.No
 }
 
 // rivals are the claims that other scheduling cycles have reserved on the node, as
-// these saw them: a claim may be gone, and its cycle not know it.
+// these saw them (a claim may be gone, and its cycle not know it), and those of
+// the wants that are reserved elsewhere.
 func (l *Ledger) rivals(node string, wants []want) []*v1.PersistentVolumeClaim {
 	var rivals []*v1.PersistentVolumeClaim
+	for i := range wants {
+		if w := &wants[i]; w.claim != nil && l.reservedElsewhere(w.key, node) {
+			rivals = append(rivals, w.claim)
+		}
+	}
 	for _, h := range l.holders {
 		for _, k := range h.keys {
 			if slices.ContainsFunc(wants, func(w want) bool { return w.key == k }) {
@@ -124,6 +143,13 @@ func (l *Ledger) rivals(node string, wants []want) []*v1.PersistentVolumeClaim {
 		}
 	}
 	return rivals
+}
+
+// reservedElsewhere tells whether a scheduling cycle has chosen another node for
+// the claim, and may not have ended.
+func (l *Ledger) reservedElsewhere(k key, node string) bool {
+	e, ok := l.entries[k]
+	return ok && slices.ContainsFunc(e.holds, func(h hold) bool { return h.node != node })
 }
 
 // decided tells whether the API says already that the volume will be on the
