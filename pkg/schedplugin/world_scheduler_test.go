@@ -246,7 +246,7 @@ func (w *world) bind(uid types.UID) {
 func (w *world) write(b *binding) bool {
 	for _, key := range slices.Sorted(maps.Keys(b.statics)) {
 		volume := b.statics[key].DeepCopy()
-		if w.put(streamVolumes, volume) != nil {
+		if w.truth[streamVolumes][volume.Name] == nil || w.put(streamVolumes, volume) != nil {
 			return false
 		}
 		b.statics[key] = volume
