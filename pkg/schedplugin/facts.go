@@ -87,8 +87,8 @@ type volumeFact struct {
 	// class is used where the volume itself does not tell its pool.
 	class  string
 	demand demand
-	// released: the claim is gone. The volume was extended for the last time
-	// before the API was told so.
+	// released: the volume itself says that its claim is gone. It does not grow
+	// any more.
 	released bool
 	// offer is the object of a volume that a claim could still be bound to.
 	offer *v1.PersistentVolume
