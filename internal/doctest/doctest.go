@@ -42,6 +42,16 @@ func Rows(t *testing.T, doc, heading string) map[string][]string {
 	return rows
 }
 
+// Shell returns the commands of a Markdown text that are marked as sh, each on one line.
+func Shell(doc string) (commands []string) {
+	for _, match := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(doc, -1) {
+		for line := range strings.Lines(strings.ReplaceAll(match[1], "\\\n", " ")) {
+			commands = append(commands, strings.TrimSpace(line))
+		}
+	}
+	return commands
+}
+
 // YAML returns the examples of a Markdown text that are marked as YAML.
 func YAML(doc string) []string {
 	var examples []string

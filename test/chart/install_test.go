@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -24,7 +23,7 @@ func TestInstallGuide_ItsCommands(t *testing.T) {
 	b.makeTraces(t)
 	tools := b.tools(t)
 	ran := 0
-	for _, command := range guideCommands(t) {
+	for _, command := range doctest.Shell(doctest.Read(t, root+"/docs/install.md")) {
 		switch {
 		case strings.HasPrefix(command, "vgcreate "):
 			continue // for the nodes' disks
@@ -53,17 +52,6 @@ func TestInstallGuide_ItsCommands(t *testing.T) {
 		t.Errorf("%d commands were run", ran)
 	}
 	b.checkNothingIsLeft(t)
-}
-
-// guideCommands are the shell commands of docs/install.md, each on one line.
-func guideCommands(t *testing.T) (commands []string) {
-	t.Helper()
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(doctest.Read(t, root+"/docs/install.md"), -1) {
-		for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", " ")) {
-			commands = append(commands, strings.TrimSpace(line))
-		}
-	}
-	return commands
 }
 
 // makeTraces makes what csi-local's processes would make: nothing runs here. The node takes

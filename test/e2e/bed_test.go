@@ -46,9 +46,9 @@ func (b bed) run(t *testing.T, name string, test func(t *testing.T, b bed)) (ok 
 		b.kubectl(t, "delete", "statefulset,pod,persistentvolumeclaim", "--all", "--timeout", patience.String())
 		b.Must(t, "delete", "namespace", b.namespace, "--timeout", patience.String())
 		b.wantNoVolumes(t)
-		// From the kills on there were API servers that have forbidden what they had not read
-		// about yet.
-		if !slices.Contains([]string{"kills", "doctor", "uninstall"}, name) {
+		// After the newcomer there is no pod of csi-local. From the kills on there were API
+		// servers that have forbidden what they had not read about yet.
+		if !slices.Contains([]string{"newcomer", "kills", "doctor", "uninstall"}, name) {
 			b.wantNothingForbidden(t)
 		}
 	})

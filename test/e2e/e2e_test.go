@@ -21,6 +21,9 @@ func TestEndToEnd(t *testing.T) {
 		// Programs that are killed on purpose again and again are started again at once.
 		Kubelet: map[string]any{"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "1s"}},
 	})}
+	if !b.run(t, "newcomer", testNewcomer) {
+		return
+	}
 	b.install(t)
 	for _, one := range []struct {
 		name string

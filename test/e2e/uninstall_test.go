@@ -1,14 +1,11 @@
 package e2e
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/csi-local/csi-local/test/testbed"
 )
 
 // testUninstall takes csi-local away, as docs/install.md says, with a volume in use by
@@ -28,14 +25,9 @@ func testUninstall(t *testing.T, b bed) {
 	b.Must(t, "label", "nodes", "--all", driver+"/node-")
 	b.Must(t, "delete", "leases", "-n", "kube-system", "csi-local-controller-"+driver, "external-resizer-kubernetes-io-csi-local", scheduler)
 	for _, n := range b.Nodes() {
-		testbed.Eventually(t, patience, "CSINode of "+n.Name(), func() string {
-			if count := b.allocatable(t, n); count != -1 {
-				return fmt.Sprintf("has the driver with %d volumes", count)
-			}
-			return ""
-		})
+		b.wantCount(t, n, -1, -1)
 	}
-	b.wantNothingOfOurs(t)
+	b.wantNothingOfOurs(t, 1)
 
 	b.install(t)
 	b.apply(t, pod("after", forever, data))
@@ -56,8 +48,8 @@ func testUninstall(t *testing.T, b bed) {
 }
 
 // wantNothingOfOurs looks into everything that the cluster stores. Claims and volumes
-// that users have say whose they are, and stay.
-func (b bed) wantNothingOfOurs(t *testing.T) {
+// that users have say whose they are, and stay: so many volumes there are.
+func (b bed) wantNothingOfOurs(t *testing.T, kept int) {
 	t.Helper()
 	kinds := strings.Fields(b.Must(t, "api-resources", "--verbs=list", "-o", "name"))
 	for _, kind := range kinds {
@@ -77,12 +69,14 @@ func (b bed) wantNothingOfOurs(t *testing.T) {
 		}
 	}
 	volumes, err := b.Client().CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(volumes.Items) != 1 {
-		t.Fatalf("%d PersistentVolumes, want the one that a user has: %v", len(volumes.Items), err)
+	if err != nil || len(volumes.Items) != kept {
+		t.Fatalf("%d PersistentVolumes, want the %d that users have: %v", len(volumes.Items), kept, err)
 	}
-	for _, finalizer := range volumes.Items[0].Finalizers {
-		if finalizer != "kubernetes.io/pv-protection" {
-			t.Logf("the volume keeps the finalizer %s", finalizer)
+	for _, v := range volumes.Items {
+		for _, finalizer := range v.Finalizers {
+			if finalizer != "kubernetes.io/pv-protection" {
+				t.Logf("the volume keeps the finalizer %s", finalizer)
+			}
 		}
 	}
 }
