@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	stormRounds = 3
+	stormRounds = 3 // one where time is short
 	perNode     = 10
 )
 
@@ -16,7 +16,11 @@ const (
 // all of them run and no creation fails. What is more waits, and says for what, until
 // there is room.
 func testStorm(t *testing.T, b bed) {
-	for round := range stormRounds {
+	rounds := stormRounds
+	if testing.Short() {
+		rounds = 1
+	}
+	for round := range rounds {
 		size := b.exactFit(t)
 		var all, pods []string
 		for i := range perNode * len(b.Nodes()) {
@@ -26,7 +30,7 @@ func testStorm(t *testing.T, b bed) {
 		}
 		b.apply(t, all...)
 		b.wantReady(t, pods...)
-		if round == stormRounds-1 {
+		if round == rounds-1 {
 			testTooMany(t, b, size, pods)
 		}
 		b.wantNoFailedCreate(t)

@@ -47,9 +47,9 @@ type Load struct {
 // Options say what to kill and what to keep busy. All fields are needed.
 type Options struct {
 	Load
-	// Kills is how many programs are killed.
+	// Kills is how many programs are killed, each as often as the others.
 	Kills int
-	// Seed decides which.
+	// Seed decides in which order, and when.
 	Seed uint64
 }
 
@@ -134,9 +134,13 @@ func waitFor(ctx context.Context, what func() bool) bool {
 
 // kill counts in killed.
 func (o Options) kill(ctx context.Context, killed map[string]int) error {
-	random := rand.New(rand.NewPCG(o.Seed, 0))
-	for range o.Kills {
-		victim := Victims()[random.IntN(len(Victims()))]
+	random, victims := rand.New(rand.NewPCG(o.Seed, 0)), Victims()
+	for i := range o.Kills {
+		turn := i % len(victims)
+		if turn == 0 {
+			random.Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
+		}
+		victim := victims[turn]
 		if err := o.killWhenThere(ctx, victim, random); err != nil {
 			return fmt.Errorf("killing %s: %w", victim, err)
 		}
