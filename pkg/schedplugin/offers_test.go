@@ -8,13 +8,18 @@ func offerOn(t *testing.T, poolBytes int64) (*fixture, volumeBuilder) {
 	return newFixture(t, makeNode("n1", "pool-ssd", poolBytes), makeCSINode("n1"), makeClass("ssd", "pool-ssd"), offered), offered
 }
 
+// twoForOneOffer has two pods that fit only with the offer; a is the claim of the first.
+func twoForOneOffer(t *testing.T) (f *fixture, a claimBuilder, one, two podBuilder) {
+	f, _ = offerOn(t, 6*gib)
+	a = makeClaim("a", "ssd", 5*gib)
+	f.put(a, makeClaim("b", "ssd", 4*gib))
+	return f, a, makePod("one").claiming("a"), makePod("two").claiming("b")
+}
+
 // Which volume VolumeBinding took for a pod depends on what it knew then. So one
 // that is on offer counts for one scheduling cycle at a time.
 func TestReserve_AnOfferCountsForOneCycleAtATime(t *testing.T) {
-	f, _ := offerOn(t, 6*gib)
-	a, b := makeClaim("a", "ssd", 5*gib), makeClaim("b", "ssd", 4*gib)
-	f.put(a, b)
-	one, two := makePod("one").claiming("a"), makePod("two").claiming("b")
+	f, a, one, two := twoForOneOffer(t)
 	state := f.reserve(one, "n1")
 	f.wantUsed("the offer is charged, the claim is not", "n1", "pool-ssd", 6*gib)
 	if f.accepted(two)["n1"] {
@@ -39,10 +44,7 @@ func TestReserve_AnOfferCountsForOneCycleAtATime(t *testing.T) {
 
 // The cycle does not notice that its claim is deleted until it has written.
 func TestReserve_AnOfferCountsAlthoughItsClaimIsDeleted(t *testing.T) {
-	f, _ := offerOn(t, 6*gib)
-	a, b := makeClaim("a", "ssd", 5*gib), makeClaim("b", "ssd", 4*gib)
-	f.put(a, b)
-	one, two := makePod("one").claiming("a"), makePod("two").claiming("b")
+	f, a, one, two := twoForOneOffer(t)
 	state := f.reserve(one, "n1")
 	must(t, f.caches[streamClaims].Delete(a.PersistentVolumeClaim))
 	if f.accepted(two)["n1"] {

@@ -246,14 +246,14 @@ func (w *world) bind(uid types.UID) {
 func (w *world) write(b *binding) bool {
 	for _, key := range slices.Sorted(maps.Keys(b.statics)) {
 		volume := b.statics[key].DeepCopy()
-		if w.truth[streamVolumes][volume.Name] == nil || w.put(streamVolumes, volume) != nil {
+		if w.update(streamVolumes, volume) != nil {
 			return false
 		}
 		b.statics[key] = volume
 	}
 	for _, key := range slices.Sorted(maps.Keys(b.provisions)) {
 		claim := b.provisions[key].DeepCopy()
-		if w.claim(key) == nil || w.put(streamClaims, claim) != nil || w.random.IntN(30) == 0 {
+		if w.update(streamClaims, claim) != nil || w.random.IntN(30) == 0 {
 			return false
 		}
 		b.provisions[key] = claim

@@ -220,6 +220,14 @@ func (w *world) put(s stream, o metav1.Object) error {
 	return nil
 }
 
+// update is put for an object that has to be there.
+func (w *world) update(s stream, o metav1.Object) error {
+	if _, ok := w.truth[s][keyOf(o)]; !ok {
+		return fmt.Errorf("%s is not found", keyOf(o))
+	}
+	return w.put(s, o)
+}
+
 func (w *world) remove(s stream, key string) {
 	delete(w.truth[s], key)
 	w.pending[s] = append(w.pending[s], change{key: key})
