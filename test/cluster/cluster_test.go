@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { Main(m) }
 // namesScheduler is a line of claimAndPod.
 const namesScheduler = "  schedulerName: csi-local-scheduler\n"
 
-// claimAndPod is what docs/install.md tells a user to write.
+// claimAndPod is deploy/examples/pod.yaml, but smaller, quicker to end, and with a word to find again.
 const claimAndPod = `
 apiVersion: v1
 kind: PersistentVolumeClaim

@@ -24,9 +24,6 @@ func testUninstall(t *testing.T, b bed) {
 	b.Must(t, "annotate", "nodes", "--all", "csi.volume.kubernetes.io/"+driver+"-", driver+"/capacity-report-")
 	b.Must(t, "label", "nodes", "--all", driver+"/node-")
 	b.Must(t, "delete", "leases", "-n", "kube-system", "csi-local-controller-"+driver, "external-resizer-kubernetes-io-csi-local", scheduler)
-	for _, n := range b.Nodes() {
-		b.wantCount(t, n, -1, -1)
-	}
 	b.wantNothingOfOurs(t, 1)
 
 	b.install(t)
@@ -51,6 +48,9 @@ func testUninstall(t *testing.T, b bed) {
 // that users have say whose they are, and stay: so many volumes there are.
 func (b bed) wantNothingOfOurs(t *testing.T, kept int) {
 	t.Helper()
+	for _, n := range b.Nodes() {
+		b.wantCount(t, n, -1, -1) // kubelet takes a moment
+	}
 	kinds := strings.Fields(b.Must(t, "api-resources", "--verbs=list", "-o", "name"))
 	for _, kind := range kinds {
 		if kind == "events" || kind == "events.events.k8s.io" || strings.HasPrefix(kind, "persistentvolume") || strings.HasPrefix(kind, "componentstatuses") {
