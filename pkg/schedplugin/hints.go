@@ -146,6 +146,11 @@ func claims(pod *v1.Pod, claim *v1.PersistentVolumeClaim) bool {
 	return pod.Namespace == claim.Namespace && slices.Contains(claimsOf(pod), claim.Name)
 }
 
+func shareClaim(a, b *v1.Pod) bool {
+	names := claimsOf(b)
+	return a.Namespace == b.Namespace && slices.ContainsFunc(claimsOf(a), func(name string) bool { return slices.Contains(names, name) })
+}
+
 // claimsOf are the names of the pod's claims.
 func claimsOf(pod *v1.Pod) []string {
 	var names []string
@@ -214,6 +219,11 @@ func (p *LocalCapacity) afterPod(e event) (bool, error) {
 		return false, nil
 	}
 	if c := p.shared.waiting.last(e.pod.UID); c != nil && c.slotless.Load() {
+		return true, nil
+	}
+	if shareClaim(gone, e.pod) {
+		// As long as one was to go to a node, the other could count on no offer on
+		// any node: see matchOffers.
 		return true, nil
 	}
 	return p.any(func(b *driverBooks) (bool, error) {

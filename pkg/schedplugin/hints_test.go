@@ -58,6 +58,8 @@ func TestHints(t *testing.T) {
 		{"the pod's claim gets a label", occupied, waiting, framework.PersistentVolumeClaim, c, c.bumped(), framework.QueueSkip},
 		{"a claim of that name elsewhere", occupied, waiting, framework.PersistentVolumeClaim, nil, elsewhere(c), framework.QueueSkip},
 		{"a pod with an inline volume is gone", append([]metav1.Object{c, makePod("i").inline("pool-ssd", 5*gib).on("n1")}, full...), waiting, framework.AssignedPod, makePod("i").inline("pool-ssd", 5*gib).on("n1"), nil, framework.Queue},
+		{"a pod with the same claim gives up another node", occupied, waiting, framework.AssignedPod, makePod("q").claiming("c").on("n2"), nil, framework.Queue},
+		{"a pod with another claim gives up another node", occupied, waiting, framework.AssignedPod, makePod("q").claiming("other").on("n2"), nil, framework.QueueSkip},
 		{"a pod without volumes is gone", occupied, waiting, framework.AssignedPod, makePod("i").on("n1"), nil, framework.QueueSkip},
 		{"the class comes", without(append([]metav1.Object{c}, full...), 3), waiting, framework.StorageClass, nil, makeClass("ssd", "pool-ssd"), framework.Queue},
 		{"another class comes", without(append([]metav1.Object{c}, full...), 3), waiting, framework.StorageClass, nil, makeClass("x", "pool-ssd"), framework.QueueSkip},
