@@ -23,30 +23,37 @@ type charge struct {
 	reserved bool
 }
 
-// review brings all that follows from the facts about k up to date: which
-// indexes it stands in, what it is charged, and whether it is worth keeping.
-// Every change of a fact ends here.
+// review is reviewEntry for what may be gone.
 func (l *Ledger) review(k key) error {
-	e, ok := l.entries[k]
-	if !ok {
+	if e, ok := l.entries[k]; ok {
+		return l.reviewEntry(e)
+	}
+	return nil
+}
+
+// reviewEntry brings all that follows from the facts of an entry up to date:
+// which indexes it stands in, what it is charged, and whether it is worth
+// keeping. Every change of a fact ends here.
+func (l *Ledger) reviewEntry(e *entry) error {
+	if e.dropped {
 		return nil
 	}
 	if err := l.lookElsewhere(e); err != nil {
 		return err
 	}
 	l.forgetForeign(e)
-	l.index(k, e)
-	charges := l.chargesOf(k, e)
+	l.index(e)
+	charges := l.chargesOf(e)
 	if !slices.Equal(charges, e.charges) {
-		l.book(k, e.charges, -1)
-		l.book(k, charges, 1)
+		l.book(e, e.charges, -1)
+		l.book(e, charges, 1)
 		e.charges = charges
 	}
-	l.putOffers(k, e)
+	l.putOffers(e)
 	l.countState(e)
 	if e.empty() {
 		e.dropped = true
-		delete(l.entries, k)
+		delete(l.entries, e.key)
 	}
 	return nil
 }
@@ -92,7 +99,7 @@ func (l *Ledger) forgetForeign(e *entry) {
 	e.claim = nil
 }
 
-func (l *Ledger) index(k key, e *entry) {
+func (l *Ledger) index(e *entry) {
 	var class, volume, hostname string
 	if e.claim != nil && (len(e.volumes) == 0 || e.claim.volumeName == "") {
 		class, volume = e.claim.class, e.claim.volumeName
@@ -110,19 +117,19 @@ func (l *Ledger) index(k key, e *entry) {
 			class = e.volumes[i].class
 		}
 	}
-	place(l.unbound, k, &e.unbound, class)
-	place(l.unseen, k, &e.unseen, volume)
-	place(l.labelled, k, &e.labelled, hostname)
+	place(l.unbound, e, &e.unbound, class)
+	place(l.unseen, e, &e.unseen, volume)
+	place(l.labelled, e, &e.labelled, hostname)
 }
 
-func (l *Ledger) book(k key, charges []charge, sign int64) {
+func (l *Ledger) book(e *entry, charges []charge, sign int64) {
 	for _, c := range charges {
 		books := l.booksOf(c.node)
 		if sign > 0 {
-			books.volumes[k] = struct{}{}
+			books.volumes[e] = struct{}{}
 		} else {
-			delete(books.volumes, k)
-			l.dropOffer(c.node, k)
+			delete(books.volumes, e)
+			l.dropOffer(c.node, e.key)
 		}
 		if c.inline {
 			books.slots.inline += int(sign)
@@ -177,7 +184,7 @@ func (l *Ledger) addTotals(pool string, change func(*poolTotals)) string {
 // volume may be on its way although the claim has one: VolumeBinding can choose
 // an existing volume for one pod, and to have one made for another pod with the
 // same claim.)
-func (l *Ledger) chargesOf(k key, e *entry) []charge {
+func (l *Ledger) chargesOf(e *entry) []charge {
 	var charges []charge
 	for i := range e.volumes {
 		charges = l.chargeVolume(charges, e, &e.volumes[i])
@@ -185,7 +192,7 @@ func (l *Ledger) chargesOf(k key, e *entry) []charge {
 	if e.elsewhere {
 		return charges
 	}
-	if c := e.claim; c != nil && c.selectedNode != "" && !c.lost && !e.made(k) {
+	if c := e.claim; c != nil && c.selectedNode != "" && !c.lost && !e.made() {
 		if d, ours := l.claimDemand(c); ours {
 			charges = l.charge(charges, charge{node: c.selectedNode, ephemeral: c.ephemeral}, d)
 		}
@@ -204,9 +211,9 @@ func (l *Ledger) chargesOf(k key, e *entry) []charge {
 
 // made tells that the volume which the claim's selected node stands for is
 // there. The provisioner names it after the claim.
-func (e *entry) made(k key) bool {
+func (e *entry) made() bool {
 	return len(e.volumes) > 0 && (e.claim.volumeName != "" || slices.ContainsFunc(e.volumes, func(v volumeFact) bool {
-		return strings.HasSuffix(v.name, string(k))
+		return strings.HasSuffix(v.name, string(e.key))
 	}))
 }
 

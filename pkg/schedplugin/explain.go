@@ -1,6 +1,7 @@
 package schedplugin
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -77,14 +78,13 @@ func (l *Ledger) spellOut(a *account, node string, books *nodeBooks) {
 	if book := books.pool(a.pool); book != nil {
 		a.published, a.allocatable, a.limit = book.known, book.allocatable, book.limit
 	}
-	for _, k := range slices.Sorted(maps.Keys(books.volumes)) {
-		e := l.entries[k]
+	for _, e := range slices.SortedFunc(maps.Keys(books.volumes), func(a, b *entry) int { return cmp.Compare(a.key, b.key) }) {
 		for _, c := range e.charges {
 			if c.node != node || c.pool != a.pool && c.pool != anyPool {
 				continue
 			}
 			a.used += c.bytes
-			line := accountLine{key: k, state: e.state(), bytes: c.bytes, total: a.used, isAny: c.pool == anyPool}
+			line := accountLine{key: e.key, state: e.state(), bytes: c.bytes, total: a.used, isAny: c.pool == anyPool}
 			line.name, line.class = e.names()
 			a.volumes = append(a.volumes, line)
 		}

@@ -124,7 +124,7 @@ func (l *Ledger) addHold(pod *v1.Pod, w *want, h hold) error {
 		e.holds = append(e.holds, h)
 		l.addHolder(pod, w.key)
 	}
-	return l.review(w.key)
+	return l.reviewEntry(e)
 }
 
 func (l *Ledger) addHolder(pod *v1.Pod, k key) {
@@ -243,10 +243,10 @@ func (l *Ledger) settle(k key, which func(*hold) bool) (bool, error) {
 // haunt keeps charging for a claim that was deleted, if a volume was made for it
 // that the cache does not have yet, or may be being made. The cache need not
 // have shown the claim selected or bound in between.
-func (l *Ledger) haunt(k key, e *entry) error {
+func (l *Ledger) haunt(e *entry) error {
 	c, before := e.claim, e.holds
 	// A cycle that goes on may still write a volume that it found on offer.
-	l.dropHolds(k, func(h *hold) bool { return !h.free || h.settling > 0 || h.volume != "" })
+	l.dropHolds(e.key, func(h *hold) bool { return !h.free || h.settling > 0 || h.volume != "" })
 	if c == nil || c.lost || e.elsewhere || len(e.volumes) > 0 {
 		return nil
 	}
@@ -254,7 +254,7 @@ func (l *Ledger) haunt(k key, e *entry) error {
 	if volume == "" {
 		// The name that csi-provisioner gives it by default. Under another name it
 		// is found by its claim, if it comes.
-		volume = "pvc-" + string(k)
+		volume = "pvc-" + string(e.key)
 	}
 	if _, err := l.caches.Volumes.Get(volume); err == nil {
 		return l.syncVolume(volume)
@@ -279,9 +279,9 @@ func (l *Ledger) dropGhosts(volume string) (dropped bool, err error) {
 		return false, nil
 	}
 	var problems []error
-	for _, k := range slices.Collect(maps.Keys(l.unseen[volume])) {
-		dropped = l.dropHolds(k, func(h *hold) bool { return h.volume == volume }) || dropped
-		problems = append(problems, l.review(k))
+	for _, e := range slices.Collect(maps.Keys(l.unseen[volume])) {
+		dropped = l.dropHolds(e.key, func(h *hold) bool { return h.volume == volume }) || dropped
+		problems = append(problems, l.reviewEntry(e))
 	}
 	return dropped, errors.Join(problems...)
 }

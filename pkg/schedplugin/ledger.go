@@ -68,16 +68,16 @@ type Ledger struct {
 	// What an object's name stood for when it was last looked at, so that its
 	// disappearance can be booked.
 	claimNames  map[types.NamespacedName]types.UID
-	volumeNames map[string]key
+	volumeNames map[string]*entry
 	podNames    map[types.NamespacedName][]key
 
 	// Who has to be looked at again when something else changes:
 	// claims without a volume, by their class;
-	unbound map[string]map[key]struct{}
+	unbound map[string]entrySet
 	// claims whose volume is not this driver's or not seen yet, by its name;
-	unseen map[string]map[key]struct{}
+	unseen map[string]entrySet
 	// volumes that only a hostname places, by the hostname.
-	labelled map[string]map[key]struct{}
+	labelled map[string]entrySet
 	// hostnames are the nodes that have a hostname label.
 	hostnames map[string]map[string]struct{}
 
@@ -102,6 +102,7 @@ type Ledger struct {
 
 // entry is all that is known of one volume, and what it is charged for.
 type entry struct {
+	key   key
 	claim *claimFact
 	// deleted is the claim as it was last seen, once it is gone: the volume may
 	// have been extended to what it asked for and not tell so yet.
@@ -121,6 +122,9 @@ type entry struct {
 	// dropped: it is not in the ledger any more.
 	dropped bool
 }
+
+// entrySet has only entries of which something is known: review takes the others out.
+type entrySet map[*entry]struct{}
 
 // poolTotals are the sums over all nodes of one pool, in bytes.
 type poolTotals struct {
@@ -191,7 +195,7 @@ type nodeBooks struct {
 	// present: there is a Node or a CSINode of that name.
 	present bool
 	// volumes are the entries that are charged to the node.
-	volumes map[key]struct{}
+	volumes entrySet
 }
 
 // slots are what the node's CSINode says of the driver, and how many charges
@@ -222,8 +226,8 @@ func NewLedger(opts LedgerOptions) *Ledger {
 	l := &Ledger{
 		driver: opts.Driver, caches: opts.Caches, ratio: opts.Ratio, now: opts.Now, unsettled: opts.Unsettled, released: opts.Released,
 		entries: map[key]*entry{}, nodes: map[string]*nodeBooks{}, classes: map[string]classFact{},
-		claimNames: map[types.NamespacedName]types.UID{}, volumeNames: map[string]key{}, podNames: map[types.NamespacedName][]key{},
-		unbound: map[string]map[key]struct{}{}, unseen: map[string]map[key]struct{}{}, labelled: map[string]map[key]struct{}{},
+		claimNames: map[types.NamespacedName]types.UID{}, volumeNames: map[string]*entry{}, podNames: map[types.NamespacedName][]key{},
+		unbound: map[string]entrySet{}, unseen: map[string]entrySet{}, labelled: map[string]entrySet{},
 		hostnames: map[string]map[string]struct{}{},
 		holders:   map[types.UID]*holder{}, holderNames: map[types.NamespacedName][]types.UID{},
 		offers: map[string]map[key]*v1.PersistentVolume{},
@@ -252,7 +256,7 @@ func (l *Ledger) Driver() string { return l.driver }
 func (l *Ledger) entryOf(k key) *entry {
 	e, ok := l.entries[k]
 	if !ok {
-		e = &entry{}
+		e = &entry{key: k}
 		l.entries[k] = e
 	}
 	return e
@@ -261,7 +265,7 @@ func (l *Ledger) entryOf(k key) *entry {
 func (l *Ledger) booksOf(node string) *nodeBooks {
 	b, ok := l.nodes[node]
 	if !ok {
-		b = &nodeBooks{volumes: map[key]struct{}{}}
+		b = &nodeBooks{volumes: entrySet{}}
 		l.nodes[node] = b
 	}
 	return b
@@ -309,13 +313,13 @@ func (b *nodeBooks) madeIn(pool string) capacity.PoolFacts {
 	return b.fact.made[pool]
 }
 
-// place puts k into an index under name, and takes it out from where it stood.
-func place(index map[string]map[key]struct{}, k key, stood *string, name string) {
+// place puts e into an index under name, and takes it out from where it stood.
+func place(index map[string]entrySet, e *entry, stood *string, name string) {
 	if *stood == name {
 		return
 	}
 	if *stood != "" {
-		delete(index[*stood], k)
+		delete(index[*stood], e)
 		if len(index[*stood]) == 0 {
 			delete(index, *stood)
 		}
@@ -325,7 +329,7 @@ func place(index map[string]map[key]struct{}, k key, stood *string, name string)
 		return
 	}
 	if index[name] == nil {
-		index[name] = map[key]struct{}{}
+		index[name] = entrySet{}
 	}
-	index[name][k] = struct{}{}
+	index[name][e] = struct{}{}
 }

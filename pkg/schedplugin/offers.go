@@ -13,21 +13,21 @@ import (
 // are charged to their node already, so a claim that gets one needs no bytes,
 // and may come to a node that is full.
 
-// putOffers notes the volume of k as on offer, or not, on each node it is
+// putOffers notes the volume of e as on offer, or not, on each node it is
 // charged to.
-func (l *Ledger) putOffers(k key, e *entry) {
+func (l *Ledger) putOffers(e *entry) {
 	if len(e.volumes) == 0 || e.volumes[0].claim != "" {
 		return
 	}
 	for _, c := range e.charges {
 		if e.volumes[0].offer == nil {
-			l.dropOffer(c.node, k)
+			l.dropOffer(c.node, e.key)
 			continue
 		}
 		if l.offers[c.node] == nil {
 			l.offers[c.node] = map[key]*v1.PersistentVolume{}
 		}
-		l.offers[c.node][k] = e.volumes[0].offer
+		l.offers[c.node][e.key] = e.volumes[0].offer
 	}
 }
 

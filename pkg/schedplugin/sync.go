@@ -26,15 +26,15 @@ func absent(err error) (bool, error) {
 	}
 }
 
-// reviewAll reviews keys in any order: what one entry is charged does not
+// reviewAll reviews entries in any order: what one entry is charged does not
 // depend on another.
-func (l *Ledger) reviewAll(keys map[key]struct{}) error {
-	if len(keys) == 0 {
+func (l *Ledger) reviewAll(entries entrySet) error {
+	if len(entries) == 0 {
 		return nil
 	}
 	var problems []error
-	for _, k := range slices.Collect(maps.Keys(keys)) {
-		problems = append(problems, l.review(k))
+	for _, e := range slices.Collect(maps.Keys(entries)) {
+		problems = append(problems, l.reviewEntry(e))
 	}
 	return errors.Join(problems...)
 }
@@ -70,12 +70,12 @@ func (l *Ledger) syncClaim(name types.NamespacedName) error {
 		// the indexes until the volume's own event.
 		if v, err := l.caches.Volumes.Get(fact.volumeName); err == nil && isOurs(l.driver, v) {
 			err := l.bookVolume(v)
-			if err != nil || l.volumeNames[v.Name] == k {
-				return err // k has been reviewed
+			if err != nil || l.volumeNames[v.Name] == e {
+				return err // e has been reviewed
 			}
 		}
 	}
-	return l.review(k)
+	return l.reviewEntry(e)
 }
 
 // forgetClaim books that the claim is gone, and so nothing can be written to it
@@ -88,11 +88,11 @@ func (l *Ledger) forgetClaim(name types.NamespacedName, uid types.UID) error {
 	if !ok {
 		return nil
 	}
-	if err := l.haunt(k, e); err != nil {
+	if err := l.haunt(e); err != nil {
 		return err
 	}
 	e.claim, e.deleted = nil, e.claim
-	return l.review(k)
+	return l.reviewEntry(e)
 }
 
 // SyncClass looks at a StorageClass. A class of this driver that is gone
@@ -181,10 +181,10 @@ func (l *Ledger) bookVolume(volume *v1.PersistentVolume) error {
 		k = unclaimedKey(name)
 	}
 	before, known := l.volumeNames[name]
-	if known && before == k && slices.Contains(l.entries[k].volumes, fact) {
+	if known && before.key == k && slices.Contains(before.volumes, fact) {
 		return nil // nothing new; after a start, a claim's volume is looked at with the claim
 	}
-	if known && before != k {
+	if known && before.key != k {
 		if err := l.removeVolume(name); err != nil {
 			return err
 		}
@@ -193,7 +193,7 @@ func (l *Ledger) bookVolume(volume *v1.PersistentVolume) error {
 	e.volumes = slices.DeleteFunc(e.volumes, func(v volumeFact) bool { return v.name == name })
 	e.volumes = append(e.volumes, fact)
 	slices.SortFunc(e.volumes, func(a, b volumeFact) int { return strings.Compare(a.name, b.name) })
-	l.volumeNames[name] = k
+	l.volumeNames[name] = e
 	if len(e.holds) > 0 {
 		// What was reserved for it is in its own charge now.
 		nodes := l.chargeVolume(nil, e, &fact)
@@ -205,18 +205,17 @@ func (l *Ledger) bookVolume(volume *v1.PersistentVolume) error {
 			return err
 		}
 	}
-	return errors.Join(l.review(k), l.reviewAll(l.unseen[name]))
+	return errors.Join(l.reviewEntry(e), l.reviewAll(l.unseen[name]))
 }
 
 func (l *Ledger) removeVolume(name string) error {
-	k, ok := l.volumeNames[name]
+	e, ok := l.volumeNames[name]
 	if !ok {
 		return nil
 	}
 	delete(l.volumeNames, name)
-	e := l.entries[k]
 	e.volumes = slices.DeleteFunc(e.volumes, func(v volumeFact) bool { return v.name == name })
-	return l.review(k)
+	return l.reviewEntry(e)
 }
 
 // SyncPod looks at a pod and books its inline volumes. It need not be called
