@@ -107,12 +107,18 @@ func measure(ctx context.Context, b *bed, o options, set *result.Set) error {
 		sayf("repeat %d of %d: %s", i+1, o.repeats, &times)
 	}
 	storms := 0
-	for range o.storms {
-		failed, err := b.storm(ctx)
-		if err != nil {
-			return fmt.Errorf("storm: %w", err)
+	load, err := b.weigh(ctx, func() error {
+		for range o.storms {
+			failed, err := b.storm(ctx)
+			if err != nil {
+				return fmt.Errorf("storm: %w", err)
+			}
+			storms += failed
 		}
-		storms += failed
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	requests, err := b.requestsPerHour(ctx, idle)
 	if err != nil {
@@ -140,6 +146,8 @@ func measure(ctx context.Context, b *bed, o options, set *result.Set) error {
 	set.Report("image_mib", float64(image)/float64(mib), "MiB")
 	set.Report("daemonset_rss_mib_idle", float64(idle.rssBytes)/float64(mib), "MiB")
 	set.Report("daemonset_cpu_millicores_idle", idle.millicores, "millicores")
+	set.Report("daemonset_rss_mib_load", float64(load.peakBytes)/float64(mib), "MiB")
+	set.Report("daemonset_cpu_millicores_load", load.millicores, "millicores")
 	set.Report("api_requests_per_node_hour_idle", requests, "1/h")
 	return nil
 }

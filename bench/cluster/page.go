@@ -32,6 +32,8 @@ func words() map[string]string {
 		"image_mib":                              "image of the driver on a node's disk, with Debian, LVM and file system tools in it",
 		"daemonset_rss_mib_idle":                 "resident memory of all processes of a node's pod, idle",
 		"daemonset_cpu_millicores_idle":          "processor time of a node's pod, idle",
+		"daemonset_rss_mib_load":                 "the most that its processes have had resident, after the twenty at once",
+		"daemonset_cpu_millicores_load":          "processor time of a node's pod while these were made and deleted",
 		"api_requests_per_node_hour_idle":        "requests of a node's pod to the API server, idle",
 	}
 }

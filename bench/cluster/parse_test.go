@@ -50,12 +50,12 @@ func TestCountIdle(t *testing.T) {
 }
 
 func TestParseUsage(t *testing.T) {
-	rss, cpu, err := parseUsage("100\n28\ncpu 2500000\n")
-	if err != nil || rss != 128<<10 || cpu != 2500*time.Millisecond {
-		t.Errorf("%d bytes, %v, %v", rss, cpu, err)
+	u, err := parseUsage("HWM 110\nRSS 100\nHWM 28\nRSS 28\ncpu 2500000\n")
+	if want := (usage{rssBytes: 128 << 10, peakBytes: 138 << 10, cpu: 2500 * time.Millisecond}); err != nil || u != want {
+		t.Errorf("%+v, %v", u, err)
 	}
-	for _, text := range []string{"", "100\ncpu 1\n", "100\n28\n", "a\nb\ncpu 1\n"} {
-		if _, _, err := parseUsage(text); err == nil {
+	for _, text := range []string{"", "RSS 100\ncpu 1\n", "RSS 100\nRSS 28\n", "RSS a\nRSS b\ncpu 1\n", "RSS 1\nRSS 1\nSwap 1\ncpu 1\n"} {
+		if _, err := parseUsage(text); err == nil {
 			t.Errorf("%q is taken for a pod", text)
 		}
 	}

@@ -24,9 +24,11 @@ const (
 	settle = time.Minute
 )
 
-// weight is what the DaemonSet's pod takes while nothing happens.
+// weight is what the DaemonSet's pod takes for some time.
 type weight struct {
-	rssBytes   int64
+	rssBytes int64
+	// peakBytes is the most that each of the processes that run has had resident.
+	peakBytes  int64
 	millicores float64
 	began      time.Time
 	long       time.Duration
@@ -37,21 +39,29 @@ func (b *bed) idle(ctx context.Context, long time.Duration) (w weight, err error
 	if err := pause(ctx, settle); err != nil {
 		return w, err
 	}
-	_, before, err := b.usage(ctx)
+	w, err = b.weigh(ctx, func() error { return pause(ctx, long) })
+	if err == nil {
+		sayf("idle for %v: %d MiB resident, %.1f millicores", w.long.Round(time.Second), w.rssBytes/mib, w.millicores)
+	}
+	return w, err
+}
+
+// weigh looks at the node's pod while something is done.
+func (b *bed) weigh(ctx context.Context, do func() error) (w weight, err error) {
+	before, err := b.usage(ctx)
 	if err != nil {
 		return w, err
 	}
 	began := time.Now()
-	if err := pause(ctx, long); err != nil {
+	if err := do(); err != nil {
 		return w, err
 	}
-	rss, after, err := b.usage(ctx)
+	after, err := b.usage(ctx)
 	if err != nil {
 		return w, err
 	}
-	w = weight{rssBytes: rss, began: began, long: time.Since(began)}
-	w.millicores = 1000 * (after - before).Seconds() / w.long.Seconds()
-	sayf("idle for %v: %d MiB resident, %.1f millicores", w.long.Round(time.Second), rss/mib, w.millicores)
+	w = weight{rssBytes: after.rssBytes, peakBytes: after.peakBytes, began: began, long: time.Since(began)}
+	w.millicores = 1000 * (after.cpu - before.cpu).Seconds() / w.long.Seconds()
 	return w, nil
 }
 
@@ -96,43 +106,54 @@ func pause(ctx context.Context, long time.Duration) error {
 	}
 }
 
-// usageScript prints the resident kilobytes of each process of a pod, then "cpu" and the
-// microseconds that all of them have used.
+// usageScript prints the most kilobytes that each process of a pod has had resident and
+// those that it has, then "cpu" and the microseconds that all of them have used.
 const usageScript = `cd /sys/fs/cgroup/kubepods/*/pod$1 || exit 1
-for pid in $(cat */cgroup.procs); do sed -n 's/^VmRSS:[[:space:]]*\([0-9]*\) kB$/\1/p' /proc/$pid/status; done
+for pid in $(cat */cgroup.procs); do sed -n -E 's/^Vm(HWM|RSS):[[:space:]]*([0-9]+) kB$/\1 \2/p' /proc/$pid/status; done
 sed -n 's/^usage_usec /cpu /p' cpu.stat`
 
-// usage is what the DaemonSet's pod has in memory now, and the processor time it has used.
-func (b *bed) usage(ctx context.Context) (rssBytes int64, cpu time.Duration, err error) {
+// usage is what a pod has in memory, had at most, and the processor time it has used.
+type usage struct {
+	rssBytes, peakBytes int64
+	cpu                 time.Duration
+}
+
+// usage looks at the DaemonSet's pod.
+func (b *bed) usage(ctx context.Context) (usage, error) {
 	pod, err := b.driverPod(ctx)
 	if err != nil {
-		return 0, 0, err
+		return usage{}, err
 	}
 	text, err := b.node().Run(ctx, "sh", "-c", usageScript, "usage", string(pod.UID))
 	if err != nil {
-		return 0, 0, err
+		return usage{}, err
 	}
 	return parseUsage(text)
 }
 
-func parseUsage(text string) (rssBytes int64, cpu time.Duration, err error) {
+func parseUsage(text string) (u usage, err error) {
 	processes, cpus := 0, 0
 	for line := range strings.Lines(text) {
-		var kilobytes, microseconds int64
-		if _, err := fmt.Sscanf(line, "cpu %d", &microseconds); err == nil {
-			cpu, cpus = time.Duration(microseconds)*time.Microsecond, cpus+1
-			continue
+		var what string
+		var figure int64
+		if _, err := fmt.Sscanf(line, "%s %d", &what, &figure); err != nil {
+			return u, fmt.Errorf("%q: %w", line, err)
 		}
-		if _, err := fmt.Sscanf(line, "%d", &kilobytes); err != nil {
-			return 0, 0, fmt.Errorf("%q: %w", line, err)
+		switch what {
+		case "HWM":
+			u.peakBytes += figure << 10
+		case "RSS":
+			u.rssBytes, processes = u.rssBytes+figure<<10, processes+1
+		case "cpu":
+			u.cpu, cpus = time.Duration(figure)*time.Microsecond, cpus+1
+		default:
+			return u, fmt.Errorf("%q: not a figure of a process", line)
 		}
-		rssBytes += kilobytes << 10
-		processes++
 	}
 	if processes < 2 || cpus != 1 {
-		return 0, 0, fmt.Errorf("the driver's pod has %d processes and %d accounts of time:\n%s", processes, cpus, text)
+		return u, fmt.Errorf("the driver's pod has %d processes and %d accounts of time:\n%s", processes, cpus, text)
 	}
-	return rssBytes, cpu, nil
+	return u, nil
 }
 
 // imageBytes is the driver's image as it is on the node's disk.
