@@ -37,9 +37,6 @@ type situation struct {
 // nothing beside it; the repairs that it prints are run as they stand, and then it has to
 // be content. A pod with a volume notices nothing of all that.
 func testDoctor(t *testing.T, b bed) {
-	if testing.Short() {
-		t.Skip("-short: it takes 5 minutes, and test/doctor has most of it without nodes; make e2e runs it")
-	}
 	folder := t.TempDir()
 	path, err := doctor.Programs(t.Context(), folder, b.KubectlPath())
 	if err != nil {

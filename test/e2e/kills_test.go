@@ -15,11 +15,8 @@ import (
 	"github.com/csi-local/csi-local/test/testbed"
 )
 
-// kills is how many programs are killed, and shortKills where time is short.
-const (
-	kills      = 50
-	shortKills = 12
-)
+// kills is how many programs are killed.
+const kills = 50
 
 // testKills kills each part of the system again and again while volumes are made and
 // deleted. At the end, the cluster, the disks and the scheduler's books agree.
@@ -36,11 +33,7 @@ func testKills(t *testing.T, b bed) {
 	})
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	options := kill.Options{Load: b.load(), Kills: kills, Seed: seed}
-	if testing.Short() {
-		options.Kills = shortKills
-	}
-	result, err := kill.Run(t.Context(), options)
+	result, err := kill.Run(t.Context(), kill.Options{Load: b.load(), Kills: kills, Seed: seed})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	stormRounds = 3 // one where time is short
+	stormRounds = 3
 	perNode     = 10
 )
 
@@ -16,11 +16,7 @@ const (
 // all of them run and no creation fails. What is more waits, and says for what, until
 // there is room.
 func testStorm(t *testing.T, b bed) {
-	rounds := stormRounds
-	if testing.Short() {
-		rounds = 1
-	}
-	for round := range rounds {
+	for round := range stormRounds {
 		size := b.exactFit(t)
 		var all, pods []string
 		for i := range perNode * len(b.Nodes()) {
@@ -30,7 +26,7 @@ func testStorm(t *testing.T, b bed) {
 		}
 		b.apply(t, all...)
 		b.wantReady(t, pods...)
-		if round == rounds-1 {
+		if round == stormRounds-1 {
 			testTooMany(t, b, size, pods)
 		}
 		b.wantNoFailedCreate(t)
