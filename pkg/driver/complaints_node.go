@@ -74,7 +74,7 @@ var (
 	stagingPathMissing = complaint{
 		kind:   errPrecondition,
 		format: "staging_target_path is empty; the volume must be staged first",
-		when:   "nodePublishVolume without a staging path",
+		when:   "NodePublishVolume without a staging path",
 	}
 )
 
@@ -113,7 +113,7 @@ var (
 	notStaged = complaint{
 		kind:   errPrecondition,
 		format: "volume %s is not staged at %s; call NodeStageVolume first",
-		when:   "nodePublishVolume of a volume that is not mounted at its staging path, for example after a reboot",
+		when:   "NodePublishVolume of a volume that is not mounted at its staging path, for example after a reboot",
 	}
 	publishedElsewhere = complaint{
 		kind:   errPrecondition,
@@ -123,12 +123,12 @@ var (
 	stagedReadOnly = complaint{
 		kind:   errPrecondition,
 		format: "volume %s is staged read-only at %s and cannot be published for writing",
-		when:   "nodePublishVolume for writing after NodeStageVolume with option ro",
+		when:   "NodePublishVolume for writing after NodeStageVolume with option ro",
 	}
 	othersVolume = complaint{
 		kind:   errProtected,
 		format: "%s is a mount of %s, not of volume %s; it was left alone",
-		when:   "nodeUnstageVolume or NodeUnpublishVolume with the path of another volume",
+		when:   "NodeUnstageVolume or NodeUnpublishVolume with the path of another volume",
 	}
 )
 
