@@ -128,8 +128,8 @@ func (c *console) deathReason(commandStarted bool, ended error) string {
 	}
 }
 
-// glitchWatch looks for the Go runtime's message about the fault that GlitchError tells
-// of. Only one goroutine writes to it.
+// glitchWatch looks for the Go runtime's message about the first fault that GlitchError
+// tells of. Only one goroutine writes to it.
 type glitchWatch struct {
 	recent []byte
 	line   string
@@ -150,12 +150,28 @@ func (g *glitchWatch) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// glitchSeen returns the message; it is on the console when init itself was hit.
+// glitchSeen returns the line that tells of a known fault, or "". The Go runtime's message
+// is on the console when init itself was hit.
 func glitchSeen(c *console, watches []*glitchWatch) string {
 	for _, watch := range watches {
 		if watch.line != "" {
 			return watch.line
 		}
 	}
-	return glitchLine.FindString(strings.Join(c.tail(), "\n"))
+	if line := glitchLine.FindString(strings.Join(c.tail(), "\n")); line != "" {
+		return line
+	}
+	return c.threadFault()
+}
+
+// threadFault returns the line of a panic in a thread of md's, which device mapper calls
+// mdX_..., the second fault that GlitchError tells of.
+func (c *console) threadFault() string {
+	c.mu.Lock()
+	panicked := c.panic
+	c.mu.Unlock()
+	if strings.Contains(panicked, "Segfault with no mm") && c.shows(`Comm: mdX_|\bmd_thread\+0x`) {
+		return panicked
+	}
+	return ""
 }

@@ -57,6 +57,8 @@ func TestConsole_TellsOfReboot(t *testing.T) {
 	}
 }
 
+const mdPanic = "Kernel panic - not syncing: Segfault with no mm\nCPU: 0 PID: 321 Comm: mdX_resync Not tainted 6.1.0\nStack:\n"
+
 const glitchText = "runtime: epollwait on fd 4 failed with 38"
 
 func TestGlitch(t *testing.T) {
@@ -71,6 +73,10 @@ func TestGlitch(t *testing.T) {
 		{name: "after much else", writes: []string{strings.Repeat("x", 100000), glitchText}, seen: true},
 		{name: "then much else", writes: []string{glitchText, strings.Repeat("x", 100000)}, seen: true},
 		{name: "in init", console: "init: " + glitchText + "\nKernel panic - not syncing\n", seen: true},
+		{name: "in md's thread", console: mdPanic, seen: true},
+		{name: "in md's function", console: "Kernel panic - not syncing: Segfault with no mm\n [<60a>] md_thread+0x1d/0x120\n", seen: true},
+		{name: "in another thread", console: strings.ReplaceAll(mdPanic, "mdX_resync", "kworker/0:1")},
+		{name: "another panic of md's", console: strings.ReplaceAll(mdPanic, "Segfault with no mm", "sysrq triggered crash")},
 		{name: "another error", writes: []string{"runtime: epollwait on fd 4 failed with 9"}},
 		{name: "silence"},
 	} {

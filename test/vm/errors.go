@@ -72,15 +72,16 @@ func (e *SetupError) Error() string {
 	return text
 }
 
-// GlitchError says that the run failed by a known fault of user-mode Linux, and not
-// for a reason in the command: once in some hours, epoll_wait fails with ENOSYS. A
-// run on throwaway disks is started again once before this is returned.
+// GlitchError says that the run failed by a known fault of the throwaway kernel, and not
+// for a reason in the command: once in some hours, epoll_wait fails with ENOSYS, or a
+// thread of md's that a RAID volume takes with it as it starts touches memory that is
+// gone. A run on throwaway disks is started again once before this is returned.
 type GlitchError struct {
 	Line string // the line that gave it away
 }
 
 func (e *GlitchError) Error() string {
-	return fmt.Sprintf("user-mode Linux failed a system call that exists (%q); run it again", e.Line)
+	return fmt.Sprintf("the throwaway kernel met a known fault of its own (%q); run it again", e.Line)
 }
 
 // ExitStatus maps what Wait returned to the exit status of a program that stands for

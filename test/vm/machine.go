@@ -73,7 +73,7 @@ func startWith(ctx context.Context, o Options, backend Backend, run attempt) *Ma
 	return m
 }
 
-// run starts a second time when the first one met the known fault of user-mode Linux.
+// run starts a second time when the first one met a known fault of the throwaway kernel.
 // That needs disks that are new again: with a kept File the second run would find what
 // the first one left.
 func (m *Machine) run(ctx context.Context, run attempt) (int, error) {
