@@ -3,6 +3,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -42,8 +44,7 @@ func (b bed) run(t *testing.T, name string, test func(t *testing.T, b bed)) (ok 
 		b.namespace = "e2e-" + name
 		b.Must(t, "create", "namespace", b.namespace)
 		test(t, b)
-		// A namespace with pods in it would be looked at again after many seconds only.
-		b.kubectl(t, "delete", "statefulset,pod,persistentvolumeclaim", "--all", "--timeout", patience.String())
+		b.deleteAll(t)
 		b.Must(t, "delete", "namespace", b.namespace, "--timeout", patience.String())
 		b.wantNoVolumes(t)
 		// After the newcomer there is no pod of csi-local. From the kills on there were API
@@ -52,6 +53,31 @@ func (b bed) run(t *testing.T, name string, test func(t *testing.T, b bed)) (ok 
 			b.wantNothingForbidden(t)
 		}
 	})
+}
+
+// deleteAll deletes what has volumes: a namespace with pods in it would be looked at again
+// after many seconds only. Of pods that do not end it shows what their kubelet says.
+func (b bed) deleteAll(t *testing.T) {
+	t.Helper()
+	_, err := b.Kubectl(t.Context(), "-n", b.namespace, "delete", "statefulset,pod,persistentvolumeclaim", "--all", "--timeout", patience.String())
+	if err == nil {
+		return
+	}
+	t.Error(err)
+	pods, err := b.Client().CoreV1().Pods(b.namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		t.Logf("pod %s is still on %s: %+v", pod.Name, pod.Spec.NodeName, pod.Status.ContainerStatuses)
+		log, err := os.ReadFile(filepath.Join(b.LogDir(), pod.Spec.NodeName+"-kubelet.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := slices.DeleteFunc(strings.Split(string(log), "\n"), func(line string) bool { return !strings.Contains(line, string(pod.UID)) })
+		t.Log(strings.Join(said[max(0, len(said)-25):], "\n"))
+	}
+	t.FailNow()
 }
 
 // wantNothingForbidden looks into the logs of all containers of csi-local: each has the
