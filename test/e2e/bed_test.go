@@ -56,28 +56,31 @@ func (b bed) run(t *testing.T, name string, test func(t *testing.T, b bed)) (ok 
 }
 
 // deleteAll deletes what has volumes: a namespace with pods in it would be looked at again
-// after many seconds only. Of pods that do not end it shows what their kubelet says.
+// after many seconds only.
 func (b bed) deleteAll(t *testing.T) {
 	t.Helper()
-	_, err := b.Kubectl(t.Context(), "-n", b.namespace, "delete", "statefulset,pod,persistentvolumeclaim", "--all", "--timeout", patience.String())
-	if err == nil {
-		return
+	if _, err := b.Kubectl(t.Context(), "-n", b.namespace, "delete", "statefulset,pod,persistentvolumeclaim", "--all", "--timeout", patience.String()); err != nil {
+		b.logPods(t)
+		t.Fatal(err)
 	}
-	t.Error(err)
+}
+
+// logPods shows what is left of the namespace's pods, and what their kubelets said of them last.
+func (b bed) logPods(t *testing.T) {
+	t.Helper()
 	pods, err := b.Client().CoreV1().Pods(b.namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, pod := range pods.Items {
-		t.Logf("pod %s is still on %s: %+v", pod.Name, pod.Spec.NodeName, pod.Status.ContainerStatuses)
 		log, err := os.ReadFile(filepath.Join(b.LogDir(), pod.Spec.NodeName+"-kubelet.log"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		said := slices.DeleteFunc(strings.Split(string(log), "\n"), func(line string) bool { return !strings.Contains(line, string(pod.UID)) })
-		t.Log(strings.Join(said[max(0, len(said)-25):], "\n"))
+		t.Logf("pod %s is still on %s: %+v\n%s", pod.Name, pod.Spec.NodeName, pod.Status.ContainerStatuses,
+			strings.Join(said[max(0, len(said)-25):], "\n"))
 	}
-	t.FailNow()
 }
 
 // wantNothingForbidden looks into the logs of all containers of csi-local: each has the
