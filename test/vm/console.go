@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -168,10 +169,11 @@ func glitchSeen(c *console, watches []*glitchWatch) string {
 // mdX_..., the second fault that GlitchError tells of.
 func (c *console) threadFault() string {
 	c.mu.Lock()
-	panicked := c.panic
-	c.mu.Unlock()
-	if strings.Contains(panicked, "Segfault with no mm") && c.shows(`Comm: mdX_|\bmd_thread\+0x`) {
-		return panicked
+	defer c.mu.Unlock()
+	if strings.Contains(c.panic, "Segfault with no mm") && slices.ContainsFunc(c.lines, mdThread.MatchString) {
+		return c.panic
 	}
 	return ""
 }
+
+var mdThread = regexp.MustCompile(`Comm: mdX_|\bmd_thread\+0x`)
