@@ -70,7 +70,7 @@ func (d *Driver) doChoresOnce(ctx context.Context) error {
 
 // finishDeletion takes up one deletion, if nobody else is at it.
 func (d *Driver) finishDeletion(ctx context.Context, ref lvm.Ref) error {
-	return d.operations.run(ctx, lockKey(ref), "deletion", func(waitCtx, runCtx context.Context) error {
+	return d.operations.run(ctx, lockKey(ref), opDeletion, func(waitCtx, runCtx context.Context) error {
 		inv, err := d.inventory(waitCtx)
 		if err != nil {
 			return err

@@ -20,7 +20,7 @@ func (s *controllerServer) CreateVolume(ctx context.Context, req *csi.CreateVolu
 		return nil, err
 	}
 	var v volume
-	err = s.operations.run(ctx, lockKey(r.ref), "creation", func(waitCtx, _ context.Context) error {
+	err = s.operations.run(ctx, lockKey(r.ref), opCreation, func(waitCtx, _ context.Context) error {
 		made, err := s.findOrCreate(waitCtx, r)
 		if err == nil {
 			made, err = s.takeOver(waitCtx, made)
@@ -28,6 +28,10 @@ func (s *controllerServer) CreateVolume(ctx context.Context, req *csi.CreateVolu
 		v = made // read only after run has said that the effect ended well
 		return err
 	})
+	var busy *busyError
+	if errors.As(err, &busy) && busy.running.kind.isUse() {
+		v, err = s.findInUse(ctx, r, busy)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -37,6 +41,21 @@ func (s *controllerServer) CreateVolume(ctx context.Context, req *csi.CreateVolu
 		VolumeContext:      r.volumeContext(v.SizeBytes),
 		AccessibleTopology: []*csi.Topology{s.topology()},
 	}}, nil
+}
+
+// findInUse answers for a volume that is busy with being used. csi-provisioner asks once
+// more when its informers are behind, and kubelet may be staging the volume by then: its
+// claim would get the warning that provisioning failed.
+func (d *Driver) findInUse(ctx context.Context, r createRequest, busy *busyError) (volume, error) {
+	inv, err := d.inventory(ctx)
+	if err != nil {
+		return volume{}, err
+	}
+	v, found, err := r.find(inv)
+	if err == nil && (!found || v.isOrphan()) {
+		return volume{}, busy
+	}
+	return v, err
 }
 
 // findOrCreate believes the last known state. If that is behind, LVM says that

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/csi-local/csi-local/pkg/lvm/lvmfake"
 	"github.com/csi-local/csi-local/pkg/poolconfig"
@@ -134,6 +135,64 @@ func TestCreateVolume_NameIsTakenInAllPools(t *testing.T) {
 	wantCode(t, "the first call", receive(t, first, "answer"), codes.OK)
 	_, err = p.controller.CreateVolume(t.Context(), createReq("v", "thin", 8*mib))
 	wantCode(t, "the same name in another pool, later", err, codes.AlreadyExists)
+}
+
+// csi-provisioner asks once more for a volume whose PersistentVolume it has not seen yet.
+// A pod may use it by then.
+func TestCreateVolume_AgainWhileTheVolumeIsBusy(t *testing.T) {
+	grown := func(r *csi.CreateVolumeRequest) { r.CapacityRange.RequiredBytes = 16 * mib }
+	for _, tt := range []struct {
+		running operationKind
+		change  func(*csi.CreateVolumeRequest)
+		orphan  bool
+		want    codes.Code
+	}{
+		{running: opStaging, want: codes.OK},
+		{running: opUnstaging, want: codes.OK},
+		{running: opPublication, want: codes.OK},
+		{running: opUnpublication, want: codes.OK},
+		{running: opExpansion, want: codes.OK},
+		{running: opStaging, change: grown, want: codes.AlreadyExists},
+		{running: opStaging, change: func(r *csi.CreateVolumeRequest) { r.Parameters["pool"] = "thin" }, want: codes.AlreadyExists},
+		{running: opStaging, orphan: true, want: codes.Aborted},
+		{running: opCreation, want: codes.Aborted},
+		{running: opDeletion, want: codes.Aborted},
+		{running: opMarking, want: codes.Aborted},
+	} {
+		t.Run(fmt.Sprintf("%s, %v", tt.running, tt.want), func(t *testing.T) {
+			p := newWorld(t, worldOptions{}).start(t)
+			req := createReq("pvc-1", "thick", 8*mib)
+			first := mustCreate(t, p, req)
+			if tt.orphan {
+				mark(t, p, candidate(t, p), false, orphanSince)
+			}
+			if tt.change != nil {
+				tt.change(req)
+			}
+			err := p.operations.run(t.Context(), "pvc-1", tt.running, func(ctx, _ context.Context) error {
+				again, err := p.controller.CreateVolume(ctx, req)
+				wantCode(t, "CreateVolume", err, tt.want)
+				if err == nil && !proto.Equal(again.GetVolume(), first) {
+					t.Errorf("answers %v, and %v at first", again.GetVolume(), first)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("staging of a volume that LVM does not list", func(t *testing.T) {
+		p := newWorld(t, worldOptions{}).start(t)
+		err := p.operations.run(t.Context(), "pvc-1", opStaging, func(ctx, _ context.Context) error {
+			_, err := p.controller.CreateVolume(ctx, createReq("pvc-1", "thick", 8*mib))
+			wantCode(t, "CreateVolume", err, codes.Aborted)
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestCreateVolume_AdmissionEndsWithTheState(t *testing.T) {

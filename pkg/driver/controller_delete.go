@@ -32,7 +32,7 @@ func (s *controllerServer) DeleteVolume(ctx context.Context, req *csi.DeleteVolu
 
 // deleteByRef deletes a persistent volume of ours; it is fine if there is none.
 func (d *Driver) deleteByRef(ctx context.Context, ref lvm.Ref) error {
-	return d.operations.run(ctx, lockKey(ref), "deletion", func(waitCtx, runCtx context.Context) error {
+	return d.operations.run(ctx, lockKey(ref), opDeletion, func(waitCtx, runCtx context.Context) error {
 		v, err := d.lookup(waitCtx, volumeID(ref))
 		if err == nil {
 			err = d.remove(waitCtx, runCtx, v)

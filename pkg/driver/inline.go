@@ -33,7 +33,7 @@ func (d *Driver) publishInline(ctx context.Context, use volumeUse, target string
 	if err != nil {
 		return err
 	}
-	return d.operations.run(ctx, use.key, "publication", func(waitCtx, runCtx context.Context) error {
+	return d.operations.run(ctx, use.key, opPublication, func(waitCtx, runCtx context.Context) error {
 		v, err := d.findOrCreate(waitCtx, r)
 		if err != nil {
 			return err
@@ -144,7 +144,7 @@ func (d *Driver) mountInline(waitCtx, runCtx context.Context, v volume, use volu
 // none. Where its volume group cannot be read it is left to the sweep: the pod
 // has to come to its end even if the disk never comes back.
 func (d *Driver) deleteInline(ctx context.Context, handle string) error {
-	return d.operations.run(ctx, operationKeyOf(handle), "deletion", func(waitCtx, runCtx context.Context) error {
+	return d.operations.run(ctx, operationKeyOf(handle), opDeletion, func(waitCtx, runCtx context.Context) error {
 		v, err := d.lookup(waitCtx, handle)
 		if err == nil {
 			err = d.remove(waitCtx, runCtx, v)

@@ -68,7 +68,7 @@ func (d *Driver) abandoned(ctx context.Context) ([]volume, error) {
 
 func (d *Driver) deleteAbandoned(ctx context.Context, v volume) {
 	logger := klog.FromContext(ctx)
-	err := d.operations.run(ctx, lockKey(v.Ref()), "deletion", func(waitCtx, runCtx context.Context) error {
+	err := d.operations.run(ctx, lockKey(v.Ref()), opDeletion, func(waitCtx, runCtx context.Context) error {
 		inv, err := d.inventory(waitCtx)
 		if err != nil {
 			return err

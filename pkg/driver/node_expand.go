@@ -40,7 +40,7 @@ func (s *nodeServer) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVo
 		return nil, pathMissing.errorf("volume_path")
 	}
 	var sizeBytes int64
-	err := s.operations.run(ctx, operationKeyOf(e.id), "expansion", func(waitCtx, runCtx context.Context) error {
+	err := s.operations.run(ctx, operationKeyOf(e.id), opExpansion, func(waitCtx, runCtx context.Context) error {
 		var err error
 		sizeBytes, err = s.expand(waitCtx, runCtx, e)
 		return err

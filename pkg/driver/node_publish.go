@@ -57,7 +57,7 @@ func (d *Driver) publishStaged(ctx context.Context, use volumeUse, stagingPath, 
 	if use.block {
 		p.source = filepath.Join(staging, stagedDeviceName)
 	}
-	return d.operations.run(ctx, use.key, "publication", func(waitCtx, runCtx context.Context) error {
+	return d.operations.run(ctx, use.key, opPublication, func(waitCtx, runCtx context.Context) error {
 		return d.publish(waitCtx, runCtx, p)
 	})
 }

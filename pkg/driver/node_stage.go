@@ -32,7 +32,7 @@ func (s *nodeServer) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolu
 	if err != nil {
 		return nil, err
 	}
-	err = s.operations.run(ctx, use.key, "staging", func(waitCtx, runCtx context.Context) error {
+	err = s.operations.run(ctx, use.key, opStaging, func(waitCtx, runCtx context.Context) error {
 		return s.stage(waitCtx, runCtx, use, path)
 	})
 	if err != nil {

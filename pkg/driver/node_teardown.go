@@ -23,7 +23,7 @@ func (s *nodeServer) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpub
 		return nil, err
 	}
 	if !gone {
-		err = s.operations.run(ctx, operationKeyOf(id), "unpublication", func(_, runCtx context.Context) error {
+		err = s.operations.run(ctx, operationKeyOf(id), opUnpublication, func(_, runCtx context.Context) error {
 			if err := s.unmountAll(runCtx, id, path); err != nil {
 				return err
 			}
@@ -53,7 +53,7 @@ func (s *nodeServer) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstage
 	if gone {
 		return &csi.NodeUnstageVolumeResponse{}, nil
 	}
-	err = s.operations.run(ctx, operationKeyOf(id), "unstaging", func(_, runCtx context.Context) error {
+	err = s.operations.run(ctx, operationKeyOf(id), opUnstaging, func(_, runCtx context.Context) error {
 		node := filepath.Join(path, stagedDeviceName)
 		bound, err := s.isDeviceMount(node)
 		if err != nil {

@@ -29,18 +29,52 @@ type operations struct {
 	running  sync.WaitGroup
 }
 
+// operationKind names what an operation does to a volume, as errors show it.
+type operationKind string
+
+const (
+	opCreation      operationKind = "creation"
+	opDeletion      operationKind = "deletion"
+	opMarking       operationKind = "marking"
+	opStaging       operationKind = "staging"
+	opUnstaging     operationKind = "unstaging"
+	opPublication   operationKind = "publication"
+	opUnpublication operationKind = "unpublication"
+	opExpansion     operationKind = "expansion"
+)
+
+// isUse tells of an operation that a volume in use goes through: it exists before and
+// after, with the parameters it was made with.
+func (k operationKind) isUse() bool {
+	switch k {
+	case opStaging, opUnstaging, opPublication, opUnpublication, opExpansion:
+		return true
+	}
+	return false
+}
+
+// busyError is errBusy, and says with what.
+type busyError struct {
+	running *operation
+	key     string
+}
+
+func (e *busyError) Error() string { return fmt.Sprintf("%v: %v of %s", errBusy, e.running, e.key) }
+
+func (e *busyError) Unwrap() error { return errBusy }
+
 // operation is one running effect.
 type operation struct {
-	what string
+	kind operationKind
 	// progress is a text such as "37 % done", nil if there is none.
 	progress atomic.Pointer[string]
 }
 
 func (o *operation) String() string {
 	if progress := o.progress.Load(); progress != nil {
-		return o.what + ", " + *progress
+		return string(o.kind) + ", " + *progress
 	}
-	return o.what
+	return string(o.kind)
 }
 
 // operationKey is the context key under which an effect finds its operation.
@@ -63,8 +97,8 @@ func newOperations() *operations {
 // ctx ends. waitCtx, the first argument of effect, ends with the caller: use it
 // for what may be given up without a trace (waiting for a turn). runCtx does
 // not: use it for what has begun.
-func (o *operations) run(ctx context.Context, key, what string, effect func(waitCtx, runCtx context.Context) error) error {
-	op, err := o.acquire(key, what)
+func (o *operations) run(ctx context.Context, key string, kind operationKind, effect func(waitCtx, runCtx context.Context) error) error {
+	op, err := o.acquire(key, kind)
 	if err != nil {
 		return err
 	}
@@ -112,16 +146,16 @@ func (o *operations) isStopping() bool {
 	}
 }
 
-func (o *operations) acquire(key, what string) (*operation, error) {
+func (o *operations) acquire(key string, kind operationKind) (*operation, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.isStopping() {
 		return nil, errStopping
 	}
 	if other, taken := o.busy[key]; taken {
-		return nil, fmt.Errorf("%w: %v of %s", errBusy, other, key)
+		return nil, &busyError{running: other, key: key}
 	}
-	op := &operation{what: what}
+	op := &operation{kind: kind}
 	o.busy[key] = op
 	o.running.Add(1)
 	return op, nil

@@ -81,7 +81,7 @@ const markTurn = 2 * time.Second
 
 // MarkVolume is that of [orphans.Node]. It is one LVM command, or none.
 func (d *Driver) MarkVolume(ctx context.Context, was orphans.Volume, seen bool, orphan time.Time) error {
-	return d.withOrphan(ctx, was, "marking", func(waitCtx, _ context.Context) error {
+	return d.withOrphan(ctx, was, opMarking, func(waitCtx, _ context.Context) error {
 		inv, err := d.inventory(waitCtx)
 		if err != nil {
 			return err
@@ -101,7 +101,7 @@ func (d *Driver) MarkVolume(ctx context.Context, was orphans.Volume, seen bool, 
 // DeleteOrphan is that of [orphans.Node]. LVM is asked what is there, because
 // nobody will ask for this volume again.
 func (d *Driver) DeleteOrphan(ctx context.Context, was orphans.Volume, confirm func(context.Context) error) error {
-	return d.withOrphan(ctx, was, "deletion", func(waitCtx, runCtx context.Context) error {
+	return d.withOrphan(ctx, was, opDeletion, func(waitCtx, runCtx context.Context) error {
 		inv, err := d.freshInventory(waitCtx)
 		if err != nil {
 			return err
@@ -121,12 +121,12 @@ func (d *Driver) DeleteOrphan(ctx context.Context, was orphans.Volume, confirm f
 }
 
 // withOrphan runs effect while no call for the volume can.
-func (d *Driver) withOrphan(ctx context.Context, v orphans.Volume, what string, effect func(waitCtx, runCtx context.Context) error) error {
+func (d *Driver) withOrphan(ctx context.Context, v orphans.Volume, kind operationKind, effect func(waitCtx, runCtx context.Context) error) error {
 	ref, err := parseVolumeID(v.ID)
 	if err != nil {
 		return err
 	}
-	return d.operations.run(ctx, lockKey(ref), what, effect)
+	return d.operations.run(ctx, lockKey(ref), kind, effect)
 }
 
 // takeOver ends the marking of a volume that CreateVolume was called for again:
