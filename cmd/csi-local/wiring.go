@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -21,6 +22,10 @@ import (
 	"github.com/csi-local/csi-local/pkg/orphans"
 	"github.com/csi-local/csi-local/pkg/poolconfig"
 )
+
+// unstageWait is ample for kubelet to unstage the volumes of a pod that has ended, and less
+// than csi-provisioner waits for an answer.
+const unstageWait = 10 * time.Second
 
 // node is the running parts of csi-local node.
 type node struct {
@@ -74,6 +79,7 @@ func newNode(opts *nodeOptions, version string) (*node, error) {
 		MaxVolumes: opts.maxVolumes,
 
 		MaxConcurrentWipes: opts.maxWipes,
+		UnstageWait:        unstageWait,
 		OnCapacityFailure:  n.capacityFailed,
 	})
 	if err != nil {

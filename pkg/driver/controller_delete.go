@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -24,10 +25,56 @@ func (s *controllerServer) DeleteVolume(ctx context.Context, req *csi.DeleteVolu
 	if err != nil {
 		return &csi.DeleteVolumeResponse{}, nil //nolint:nilerr // see above
 	}
+	s.awaitUnstaged(ctx, ref)
 	if err := s.deleteByRef(ctx, ref); err != nil {
 		return nil, err
 	}
 	return &csi.DeleteVolumeResponse{}, nil
+}
+
+// unstagePoll is how often it is looked whether a volume was taken down.
+const unstagePoll = 50 * time.Millisecond
+
+// awaitUnstaged waits, without the volume's lock, until it is mounted nowhere; not longer
+// than unstageWait. kubelet lets a pod end before it calls NodeUnstageVolume, so of a claim
+// that is deleted together with its pod the deletion often comes first. Refusing it would be
+// a warning on a PersistentVolume in perfect order, and taking the lock would refuse kubelet.
+//
+// It goes by the last known state and decides nothing: deleteByRef looks again.
+func (d *Driver) awaitUnstaged(ctx context.Context, ref lvm.Ref) {
+	if !d.isStaged(ctx, ref) {
+		return
+	}
+	ctx, stop := d.operations.untilStop(ctx)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, d.unstageWait)
+	defer cancel()
+	tick := time.NewTicker(unstagePoll)
+	defer tick.Stop()
+	for d.isStaged(ctx, ref) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// isStaged tells whether the volume is mounted, or being mounted or unmounted.
+func (d *Driver) isStaged(ctx context.Context, ref lvm.Ref) bool {
+	if d.operations.inUse(lockKey(ref)) {
+		return true
+	}
+	inv, err := d.inventory(ctx)
+	if err != nil {
+		return false
+	}
+	v, ok := inv.find(ref)
+	if !ok || numberOf(v) == noDevice() {
+		return false
+	}
+	table, err := d.mountTable()
+	return err == nil && len(table.of(numberOf(v))) > 0
 }
 
 // deleteByRef deletes a persistent volume of ours; it is fine if there is none.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/csi-local/csi-local/pkg/poolconfig"
 )
@@ -39,6 +40,9 @@ type Options struct {
 	// MaxConcurrentWipes is how many volumes of one volume group are wiped at
 	// once; 2 if 0. Others wait for their turn.
 	MaxConcurrentWipes int
+	// UnstageWait is how long DeleteVolume waits at most for a volume to be taken
+	// down before it refuses one that is in use; 0 for not at all.
+	UnstageWait time.Duration
 	// OnCapacityFailure, if not nil, is called when a call failed for want of
 	// space, from any goroutine. It must not block.
 	OnCapacityFailure func()
@@ -59,6 +63,8 @@ type Driver struct {
 	kubeletDir string
 	extraPaths []string
 	maxVolumes int64
+	// unstageWait is that of [Options].
+	unstageWait time.Duration
 	// lastSlots is what LVM could hold when that was known last; 0 if it never was.
 	lastSlots atomic.Int64
 
@@ -93,6 +99,7 @@ func New(opts Options) (*Driver, error) {
 		extraPaths: opts.ExtraPaths,
 		maxVolumes: opts.MaxVolumes,
 
+		unstageWait:       opts.UnstageWait,
 		onCapacityFailure: opts.OnCapacityFailure,
 
 		operations: newOperations(),
@@ -120,6 +127,7 @@ func (o Options) validate() error {
 	require(o.KubeletDir != "", "KubeletDir is empty")
 	require(o.MaxVolumes >= 1, "MaxVolumes is below 1")
 	require(o.MaxConcurrentWipes >= 0, "MaxConcurrentWipes is negative")
+	require(o.UnstageWait >= 0, "UnstageWait is negative")
 	return errors.Join(problems...)
 }
 

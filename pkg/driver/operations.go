@@ -123,6 +123,14 @@ func (o *operations) run(ctx context.Context, key string, kind operationKind, ef
 	}
 }
 
+// inUse tells whether an operation is running that a volume in use goes through.
+func (o *operations) inUse(key string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	op, taken := o.busy[key]
+	return taken && op.kind.isUse()
+}
+
 // untilStop returns a copy of ctx that also ends when the driver stops: for
 // work that takes long and is resumed after a restart.
 func (o *operations) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {

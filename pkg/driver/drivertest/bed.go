@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -36,6 +37,8 @@ type Options struct {
 	Pools []poolconfig.Pool
 	// MaxVolumes is 100 if 0.
 	MaxVolumes int64
+	// UnstageWait is that of [driver.Options].
+	UnstageWait time.Duration
 	// LVMHook and MountHook see the first process; see [Bed.SetHooks].
 	LVMHook   lvmfake.Hook
 	MountHook Hook
@@ -180,7 +183,7 @@ func (b *Bed) Start(ctx context.Context) (err error) {
 		DriverName: DriverName, NodeName: NodeName, Version: "test",
 		Volumes: b.LVM, Devices: b.LVM.Devices(blockdev.Device{RegularFiles: true}), Mounter: b.Mounter,
 		Pools:      func() []poolconfig.Pool { return *b.pools.Load() },
-		KubeletDir: b.KubeletDir, MaxVolumes: b.options.MaxVolumes,
+		KubeletDir: b.KubeletDir, MaxVolumes: b.options.MaxVolumes, UnstageWait: b.options.UnstageWait,
 	})
 	if err != nil {
 		return err
