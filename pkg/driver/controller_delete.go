@@ -60,11 +60,14 @@ func (d *Driver) awaitUnstaged(ctx context.Context, ref lvm.Ref) {
 	}
 }
 
-// isStaged tells whether the volume is mounted, or being mounted or unmounted.
+// isStaged tells whether the volume is mounted, or being mounted or unmounted. It looks at the
+// mounts first: what unmounts the volume after that is still running, or has ended.
 func (d *Driver) isStaged(ctx context.Context, ref lvm.Ref) bool {
-	if d.operations.inUse(lockKey(ref)) {
-		return true
-	}
+	return d.isMounted(ctx, ref) || d.operations.inUse(lockKey(ref))
+}
+
+// isMounted goes by the last known state; false if nothing is known.
+func (d *Driver) isMounted(ctx context.Context, ref lvm.Ref) bool {
 	inv, err := d.inventory(ctx)
 	if err != nil {
 		return false

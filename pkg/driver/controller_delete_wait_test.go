@@ -2,6 +2,7 @@ package driver_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -39,27 +40,29 @@ func TestDelete_WaitsForKubelet(t *testing.T) {
 			removed := removal(t.Context(), t, v)
 			must(t, v.Unstage(t.Context()), <-removed)
 		})
-		t.Run(name+", being unstaged", func(t *testing.T) {
-			b := drivertest.ForTest(t, drivertest.Options{UnstageWait: time.Minute})
-			v := mustVolume(t, b, "vol1", gib, capability)
-			must(t, v.Stage(t.Context()))
-			entered, hold := make(chan struct{}), make(chan struct{})
-			release := sync.OnceFunc(func() { close(hold) })
-			defer release()
-			b.SetHooks(nil, func(c drivertest.Call) error {
-				if c.Op == drivertest.OpUnmount && c.Phase == lvmfake.Before {
-					close(entered)
-					<-hold
-				}
-				return nil
+		for _, phase := range []lvmfake.Phase{lvmfake.Before, lvmfake.After} {
+			t.Run(fmt.Sprintf("%s, being unstaged, %v its unmounting", name, phase), func(t *testing.T) {
+				b := drivertest.ForTest(t, drivertest.Options{UnstageWait: time.Minute})
+				v := mustVolume(t, b, "vol1", gib, capability)
+				must(t, v.Stage(t.Context()))
+				entered, hold := make(chan struct{}), make(chan struct{})
+				release := sync.OnceFunc(func() { close(hold) })
+				defer release()
+				b.SetHooks(nil, func(c drivertest.Call) error {
+					if c.Op == drivertest.OpUnmount && c.Phase == phase {
+						close(entered)
+						<-hold
+					}
+					return nil
+				})
+				unstaged := make(chan error, 1)
+				go func() { unstaged <- v.Unstage(t.Context()) }()
+				<-entered
+				removed := removal(t.Context(), t, v)
+				release()
+				must(t, <-unstaged, <-removed)
 			})
-			unstaged := make(chan error, 1)
-			go func() { unstaged <- v.Unstage(t.Context()) }()
-			<-entered
-			removed := removal(t.Context(), t, v)
-			release()
-			must(t, <-unstaged, <-removed)
-		})
+		}
 	}
 }
 
