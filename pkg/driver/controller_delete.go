@@ -42,9 +42,6 @@ const unstagePoll = 50 * time.Millisecond
 //
 // It goes by the last known state and decides nothing: deleteByRef looks again.
 func (d *Driver) awaitUnstaged(ctx context.Context, ref lvm.Ref) {
-	if !d.isStaged(ctx, ref) {
-		return
-	}
 	ctx, stop := d.operations.untilStop(ctx)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, d.unstageWait)
@@ -73,11 +70,11 @@ func (d *Driver) isMounted(ctx context.Context, ref lvm.Ref) bool {
 		return false
 	}
 	v, ok := inv.find(ref)
-	if !ok || numberOf(v) == noDevice() {
+	if !ok {
 		return false
 	}
-	table, err := d.mountTable()
-	return err == nil && len(table.of(numberOf(v))) > 0
+	mounts, err := d.mountsOf(v)
+	return err == nil && len(mounts) > 0
 }
 
 // deleteByRef deletes a persistent volume of ours; it is fine if there is none.

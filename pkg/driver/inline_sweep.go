@@ -104,9 +104,6 @@ func (d *Driver) isAbandoned(v volume) (bool, error) {
 	if _, err := os.Lstat(filepath.Join(pods, v.EphemeralPodUID)); !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	table, err := d.mountTable()
-	if err != nil {
-		return false, err
-	}
-	return len(table.of(numberOf(v))) == 0, nil
+	mounts, err := d.mountsOf(v)
+	return err == nil && len(mounts) == 0, err
 }

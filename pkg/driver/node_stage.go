@@ -199,6 +199,12 @@ func (d *Driver) mountTable() (mountTable, error) {
 	return mounts, err
 }
 
+// mountsOf returns where the volume is mounted; nowhere if it is not active.
+func (d *Driver) mountsOf(v volume) ([]Mount, error) {
+	table, err := d.mountTable()
+	return table.of(numberOf(v)), err
+}
+
 // makeFile makes an empty file to bind a device node to; a regular file that is
 // there from an earlier attempt will do.
 func makeFile(path string) error {

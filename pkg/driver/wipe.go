@@ -104,8 +104,8 @@ func (d *Driver) awaitClosed(ctx context.Context, v volume) error {
 		if !errors.Is(err, errPrecondition) {
 			return err
 		}
-		if table, tableErr := d.mountTable(); tableErr != nil || len(table.of(numberOf(v))) > 0 {
-			return errors.Join(err, tableErr)
+		if mounts, mountsErr := d.mountsOf(v); mountsErr != nil || len(mounts) > 0 {
+			return errors.Join(err, mountsErr)
 		}
 		select {
 		case <-tick.C:
